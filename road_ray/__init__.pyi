@@ -1019,8 +1019,7 @@ class _Multitask(TypedDict, total=False):
     tracking: _Tracking
     """Experiment trackers besides `metrics.jsonl`. By default there are none."""
     init: str | Path
-    """Encoder to start from: a run directory, an `hf/` directory or a hub name. Required. ROaD
-    starts from the ELECTRA discriminator."""
+    """Model to start from: a run directory, an `hf/` directory or a hub name. Required."""
     data: _MultitaskData
     """Data sets of the mixture, row length and batch size."""
     encoder: _MultitaskEncoder
@@ -1200,8 +1199,8 @@ def multitask(
         console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
         `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
-        init: Encoder to start from: a run directory, an `hf/` directory or a hub name.
-        Required. ROaD starts from the ELECTRA discriminator.
+        init: Model to start from: a run directory, an `hf/` directory or a hub name.
+        Required.
         data: Data sets of the mixture, row length and batch size.
         encoder: Attention implementation of the model that is trained.
         optimizer: Optimizer and learning-rate schedule. The defaults are ROaD's: peak rate
@@ -1571,7 +1570,7 @@ def evaluate(
     ... )
 
     Args:
-        run_dir: Directory of the figures and predictions. `{name}` stands for the model and a
+        run_dir: Directory of the metrics and predictions. `{name}` stands for the model and a
         digest of the keys that decide the result, so that each evaluation has a directory of
         its own. An evaluation is repeated only when a file that it read has changed.
         seed: Random seed of new weights, order of batches, masking, dropout and drawn data
@@ -1594,8 +1593,8 @@ def evaluate(
         `eval/<data set>/ensemble_<metric>`. Required.
         tune_threshold_on: Data set of `data.datasets` on which the no-answer threshold, or
         that of each of several labels, is tuned, for all of them; its own `at_threshold_*`
-        figures are then optimistic. None: the threshold that is stored with the model; a
-        model without one gets no `at_threshold_*` figures.
+        metrics are then optimistic. None: the threshold that is stored with the model; a
+        model without one gets no `at_threshold_*` metrics.
         label_map: Label names of the model's head mapped to those of the task, such as
         `{LABEL_0: negative}`. Empty: the names are equal but for case, spaces and hyphens.
         data: Data sets, split and row length of the evaluation. What is not given here is

@@ -289,10 +289,7 @@ def perform(
     if verb == "distill":
         keys, extra = _unflattened(keys)
     if isinstance(config, Config):
-        if not isinstance(overrides, Mapping):
-            raise ConfigError("overrides of a configuration object must be a mapping: {'seed': 1}")
-        chosen = override(config, overrides) if overrides else config
-        chosen = override(chosen, keys) if keys else chosen
+        chosen = override(override(config, overrides), keys)
     else:
         path = None if config is None else Path(config)
         chosen = configure(verb, preset=preset, path=path, overrides=overrides, keys=keys)
@@ -304,12 +301,6 @@ def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any,
     changes = {FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
     if (host := getattr(teachers, "host", None)) is not None:  # the public Ensemble
-        expected, count = keys.get("num_teachers"), len(teachers.directories)
-        if expected not in (None, count):
-            raise ConfigError(
-                f"distillation.num_teachers = {expected}: the ensemble has {count} teachers\n"
-                f"  fix: leave num_teachers out, or give an ensemble of {expected}"
-            )
         if host == "actors" and teachers.store is None:
             del changes["distillation.teachers"]
             return changes, (teachers.inner,)

@@ -6,6 +6,7 @@ import json
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -168,7 +169,7 @@ def schema_name(verb: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file and print its path. Raises ``ResourceError`` if it cannot be written."""
+    """Write a file and print its path."""
     write_text_atomic(path, text)
     typer.echo(path)
 
@@ -203,53 +204,44 @@ def explain(
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
-    from road_ray.config.schema import (
-        UNSET,
-        allowed,
-        at,
-        default_of,
-        format_key,
-        meaning_of,
-        properties,
-        schemas_of,
-    )
+    from road_ray.config import schema as nodes
     from road_ray.verbs import configuration_class
 
     found: dict[tuple[str, str], dict[str, Any]] = {}
     classes = {verb: configuration_class(verb) for verb in verbs}
     classes = {verb: kind for verb, kind in classes.items() if key[0] in kind.model_fields}
-    schemas = schemas_of(tuple(dict.fromkeys(classes.values())))
+    schemas = nodes.schemas_of(tuple(dict.fromkeys(classes.values())))
     for verb, kind in classes.items():
-        node = at(schemas[kind], key)
+        node = nodes.at(schemas[kind], key)
         if node is None:
             continue
         same = found.setdefault(
-            (allowed(node), meaning_of(node)),
+            (nodes.allowed(node), nodes.meaning_of(node)),
             {
-                "key": format_key(key),
-                "allowed": allowed(node),
-                "meaning": meaning_of(node),
+                "key": nodes.format_key(key),
+                "allowed": nodes.allowed(node),
+                "meaning": nodes.meaning_of(node),
                 "default": {},
-                "keys": {name: meaning_of(below) for name, below in properties(node).items()},
+                "keys": {
+                    name: nodes.meaning_of(below) for name, below in nodes.properties(node).items()
+                },
             },
         )
-        default = default_of(node)
-        same["default"][verb] = None if default is UNSET else default
+        default = nodes.default_of(node)
+        same["default"][verb] = None if default is nodes.UNSET else default
     return [e | {"presets": _values_in_presets(key, e["default"])} for e in found.values()]
 
 
 def _values_in_presets(key: Key, verbs: Iterable[str]) -> dict[str, Any]:
     """Return the value that each preset of these verbs gives the key, by preset."""
+    from road_ray.config import flatten
     from road_ray.presets import PRESETS
 
     values = {}
     for preset in PRESETS.values():
         if preset.verb in verbs and ("preset: " in preset.text or str(key[-1]) in preset.text):
-            value: Any = preset.values()
-            for part in key:
-                value = value.get(str(part)) if isinstance(value, dict) else None
-            values[preset.name] = value
-    return {name: value for name, value in values.items() if not isinstance(value, dict | None)}
+            values[preset.name] = flatten(preset.values()).get(".".join(map(str, key)))
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> str:
@@ -277,16 +269,10 @@ def _text(explanation: Mapping[str, Any]) -> str:
         "presets": values_with_names(explanation["presets"]),
     }
     lines = [explanation["key"]]
+    wrapped = partial(textwrap.wrap, width=_WIDTH, break_on_hyphens=False, break_long_words=False)
     for label, text in rows.items():
         start = f"  {label}:".ljust(12)
-        lines += textwrap.wrap(
-            text,
-            _WIDTH,
-            initial_indent=start,
-            subsequent_indent=" " * len(start),
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
+        lines += wrapped(text, initial_indent=start, subsequent_indent=" " * len(start))
     width = max(map(len, keys), default=0)
     lines += ["  keys:"] if keys else []
     for name, meaning in keys.items():

@@ -56,8 +56,10 @@ def load(
     return merged.validated(kind)
 
 
-def override(config: T, changes: Mapping[str, object]) -> T:
-    """Return a copy with changed dotted keys: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
+def override(config: T, changes: Overrides) -> T:
+    """Return a copy with changed dotted keys: ``override(config, {"optimizer.peak_lr": 1e-4})``, or
+    ``["optimizer.peak_lr=1e-4"]``.
+    """
     merged = _Merged(type(config), "configuration")
     merged.put((), to_dict(config), "configuration")
     merged.put_overrides(changes)
@@ -66,13 +68,8 @@ def override(config: T, changes: Mapping[str, object]) -> T:
 
 def preset_named_in(path: Path) -> str | None:
     """Return the ``preset: NAME`` of a YAML file, or None if it has none."""
-    written = read_yaml(path)
-    name = written.values.get("preset")
-    if name is None or isinstance(name, str):
-        return name
-    where = f"{path}:{written.lines[('preset',)]}"
-    message = f"preset = {schema.format_value(name)}\n    allowed: the name of a preset"
-    raise InvalidConfig([Problem(where, message, "`road presets` lists them")])
+    name = read_yaml(path).values.get("preset")
+    return None if name is None else str(name)
 
 
 class _Merged:
@@ -165,7 +162,11 @@ class _Merged:
             if key in reported or any(key[: len(other)] == other[: len(key)] for other in told):
                 continue
             reported.add(key)
-            where = self._where(key or self._named_in(messages.message_of(entry)))
+            where = self._where(key)
+            if not key:  # of the whole: at the key that the message begins with, or one below it
+                named = messages.message_of(entry).split(maxsplit=1)[0].rstrip(":,").split(".")
+                below = [k for k in self.origins if k[: len(named)] == tuple(named)]
+                where = self._where(next(iter(below), tuple(named)))
             if entry["type"] == "extra_forbidden":
                 for leaf, value in self._unknown_leaves(key, entry["input"], where):
                     yield messages.unknown_key(self.kind, leaf, value, self._where(leaf))
@@ -199,13 +200,6 @@ class _Merged:
     def _where(self, key: Key) -> str:
         known = (key[:n] for n in range(len(key), 0, -1))
         return next((self.origins[k] for k in known if k in self.origins), self.name)
-
-    def _named_in(self, message: str) -> Key:
-        """Return the key that a message about the whole configuration begins with, or the first
-        one below it that a source has set.
-        """
-        key = tuple(message.split(maxsplit=1)[0].rstrip(":,").split("."))
-        return next((k for k in self.origins if k[: len(key)] == key), key)
 
     def _line(self, problem: Problem) -> tuple[int, int]:
         """Return a sort key: the mistakes of the file first, from top to bottom."""
@@ -273,17 +267,14 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     if takes and takes <= {"string", "path"} and not is_quoted:
         return written
     value = parse_value(written, where)
-    if isinstance(value, str) and not is_quoted and is_list_of_words(node, value):
-        return [parse_value(part, where) for part in value.split(",")]
-    return value
-
-
-def is_list_of_words(node: Node, text: str) -> bool:
-    """Return True if a key takes a list, and the text is several words, or no value of the key."""
+    if not isinstance(value, str) or is_quoted or "array" not in schema.types(node):
+        return value
+    if value in schema.choices(node):
+        return value
     words = [m for m in schema.members(node) if m.get("type") == "string"]
     is_free = any(not {"const", "enum"} & word.keys() for word in words)
-    known = text in schema.choices(node)
-    return "array" in schema.types(node) and not known and ("," in text or not is_free)
+    several = "," in value or not is_free
+    return [parse_value(part, where) for part in value.split(",")] if several else value
 
 
 def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, object]]:

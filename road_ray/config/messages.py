@@ -58,7 +58,7 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
     place = f"in section {format_key(parent)!r}" if parent else "at the top level"
     known = f"no such {noun}\n    allowed {place}: {', '.join(names) or 'no keys'}"
     keys = list(schema.known_keys(schema.schema_of(kind)))
-    near = next(iter(nearest_keys(format_key(key), keys, format_key(parent))), None)
+    near = next(iter(nearest_keys(format_key(key), keys)), None)
     meaning = (at(kind, tuple(near.split("."))) or {}).get("description") if near else None
     known += f"\n    meaning: {near}: {meaning}" if meaning else ""
     remedy = f"did you mean {near!r}?" if near else ""
@@ -68,29 +68,21 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
     return Problem(where, f"{head}\n    {known}", remedy)
 
 
-def nearest_keys(key: str, known: Iterable[str], parent: str = "") -> list[str]:
-    """Return the keys that were probably meant, the likeliest first: those with the same last name
-    or with the name that another library has for it, a similar one in the section ``parent``, and
-    similar ones anywhere.
+def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
+    """Return the keys that were probably meant, the likeliest first: those whose last name is that
+    of ``key``, the one for it here of a setting of other libraries, or most like it; similar keys;
+    a similar section.
     """
     keys = [k for k in dict.fromkeys(known) if k != key]
     last = key.rpartition(".")[2]
     last = _NAMES_ELSEWHERE.get(nearest(last, _NAMES_ELSEWHERE, 0.9) or last, last)
-    found = _like(key, [k for k in keys if k.rpartition(".")[2] == last])
+    last = nearest(last, [k.rpartition(".")[2] for k in keys], 0.75) or last
+    found = [k for k in keys if k.rpartition(".")[2] == last]
+    if "." in key:  # the one in a similar section first
+        found.sort(key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())
     found += difflib.get_close_matches(key, keys, 3, 0.75)
-    near_last = nearest(last, {k.rpartition(".")[2] for k in keys}, 0.75)
-    found += _like(key, [k for k in keys if k.rpartition(".")[2] == near_last])
-    start = f"{parent}." if parent else ""
-    siblings = {k.removeprefix(start).partition(".")[0] for k in keys if k.startswith(start)}
-    near = nearest(key.removeprefix(start).partition(".")[0], siblings)
-    return list(dict.fromkeys([*found, *([start + near] if near else [])]))
-
-
-def _like(key: str, keys: Sequence[str]) -> list[str]:
-    """Return keys of one last name, those whose sections are most like the key's first."""
-    if "." not in key:
-        return list(keys)
-    return sorted(keys, key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())
+    section = nearest(key.partition(".")[0], [k for k in keys if "." not in k])
+    return list(dict.fromkeys([*found, *([section] if section else [])]))
 
 
 def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:

@@ -223,8 +223,7 @@ def _allowed(member: Node) -> str:
         return span if span and kind == "number" else ", ".join(filter(None, (_NOUNS[kind], span)))
     if kind == "string":
         least = f", length at least {member['minLength']}" if "minLength" in member else ""
-        like = f" like {member['pattern']}" if "pattern" in member else ""
-        return ("a path" if member.get("format") == "path" else "text") + least + like
+        return ("a path" if member.get("format") == "path" else "text") + least
     return _NOUNS.get(str(kind), "any value")
 
 
@@ -241,18 +240,17 @@ def _allowed_collection(member: Node) -> str:
 
 def _range(member: Node) -> str:
     """Return ``0 <= value <= 1``, ``value > 0``, or an empty text if there is no bound."""
-    low, strictly_low = member.get("minimum"), member.get("exclusiveMinimum")
-    high, strictly_high = member.get("maximum"), member.get("exclusiveMaximum")
-    above = f" <= {high}" if high is not None else ""
-    above = f" < {strictly_high}" if strictly_high is not None else above
-    below, alone = "", ""
-    if low is not None:
-        below, alone = f"{low} <= ", f"value >= {low}"
-    elif strictly_low is not None:
-        below, alone = f"{strictly_low} < ", f"value > {strictly_low}"
-    step = f"a multiple of {member['multipleOf']}" if "multipleOf" in member else ""
-    span = f"{below}value{above}" if above else alone
-    return ", ".join(filter(None, (span, step)))
+    low, high = member.get("minimum"), member.get("maximum")
+    below = "" if low is None else f"{low} <= "
+    above = "" if high is None else f" <= {high}"
+    if "exclusiveMinimum" in member:
+        below = f"{member['exclusiveMinimum']} < "
+    if "exclusiveMaximum" in member:
+        above = f" < {member['exclusiveMaximum']}"
+    if below and not above:
+        number, sign = below.split()
+        return f"value {sign.replace('<', '>')} {number}"
+    return f"{below}value{above}" if above else ""
 
 
 def meaning_of(node: Node) -> str:

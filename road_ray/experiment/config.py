@@ -269,17 +269,14 @@ def comparison_named(path: Path | None, overrides: Sequence[str] | Mapping[str, 
     arms only.
     """
     values = read_yaml(path).values if path else {}
-    texts = [overrides] if isinstance(overrides, str) else overrides
-    given = (
-        dict(texts)
-        if isinstance(texts, Mapping)
-        else dict(t.split("=", 1) for t in texts if "=" in t)
-    )
-    name = given.get("comparison", values.get("comparison"))
-    if name is not None:
-        return str(name)
-    has_arms = "experiment" in values or any(key.split(".")[0] == "experiment" for key in given)
-    return OWN if has_arms else DEFAULT
+    if isinstance(overrides, Mapping):
+        values = {**values, **overrides}
+    else:
+        texts = [overrides] if isinstance(overrides, str) else overrides
+        values |= dict(text.split("=", 1) for text in texts if "=" in text)
+    if "comparison" in values:
+        return str(values["comparison"])
+    return OWN if any(key.split(".")[0] == "experiment" for key in values) else DEFAULT
 
 
 def _unused(config: ReproduceConfig) -> list[str]:

@@ -11,14 +11,14 @@ import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from road_ray.config import Config
 from road_ray.config.base import Extends, Free, FreeOnResume, fixed_values
 from road_ray.data.config import SourceConfig
 from road_ray.recipes.run_directory.input_files import Inputs, identity_of, model_files, split_files
 from road_ray.recipes.train.teaching_config import teacher_files
-from road_ray.system.own_names import check_name
+from road_ray.system.own_names import name_of
 
 IN_THIS_PROCESS = {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
 """Keys of a run in one process."""
@@ -41,14 +41,9 @@ class TrackingConfig(Config):
     exist. None: no group, and the experiment ``road_ray``; for a sweep, the name of the sweep."""
     tensorboard: bool = False
     """Write TensorBoard event files to ``tensorboard/`` in the run directory."""
-    custom: str | None = None
+    custom: Annotated[str, name_of("tracker")] | None = None
     """Tracker of your own, ``package.module:name``: a function of run directory, name and
     configuration (secrets masked) that returns a ``Tracker``. None: no such tracker."""
-
-    @field_validator("custom")
-    @classmethod
-    def _own(cls, custom: str | None) -> str | None:
-        return None if custom is None else check_name(custom, (), "tracker")
 
 
 class RunConfig(Config):
@@ -137,7 +132,7 @@ class EvaluateConfig(RunConfig):
     """Evaluation of one model, or of the ensemble of several, on data sets of its task."""
 
     run_dir: Path = Path("runs/evaluate/{name}")
-    """Directory of the figures and predictions. ``{name}`` stands for the model and a digest of the
+    """Directory of the metrics and predictions. ``{name}`` stands for the model and a digest of the
     keys that decide the result, so that each evaluation has a directory of its own. An evaluation
     is repeated only when a file that it read has changed."""
     init: str = ""
@@ -146,9 +141,9 @@ class EvaluateConfig(RunConfig):
     set>/ensemble_<metric>``. Required."""
     tune_threshold_on: str | None = None
     """Data set of ``data.datasets`` on which the no-answer threshold, or that of each of several
-    labels, is tuned, for all of them; its own ``at_threshold_*`` figures are then optimistic. None:
+    labels, is tuned, for all of them; its own ``at_threshold_*`` metrics are then optimistic. None:
     the threshold that is stored with the model; a model without one gets no ``at_threshold_*``
-    figures."""
+    metrics."""
     label_map: dict[str, str | dict[str, str]] = Field({})
     """Label names of the model's head mapped to those of the task, such as ``{LABEL_0: negative}``.
     Empty: the names are equal but for case, spaces and hyphens."""

@@ -35,7 +35,7 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.label_order import LabelMap
 from road_ray.models.multitask import load_trained
-from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
+from road_ray.recipes.config import EvaluateConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
     atomic_directory,
@@ -54,7 +54,7 @@ from road_ray.training.worker import Worker
 
 
 def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
-    """Return figures ``eval/<data set>/<metric>``; write predictions in the official layouts below
+    """Return metrics ``eval/<data set>/<metric>``; write predictions in the official layouts below
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
     require_init(config.init)
@@ -76,7 +76,15 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
         ((name, data.split, data) for name in data.datasets),
         "name data sets that are there (data.datasets=[...]) or their directory (data.root=...)",
     )
-    task = _task_of(data)
+    tasks = {task.name: task for _, task in (find_dataset(name, data) for name in data.datasets)}
+    if len(tasks) > 1:
+        raise ConfigError(
+            f"data.datasets = {', '.join(data.datasets)} are of {len(tasks)} tasks: "
+            f"{', '.join(sorted(tasks))}\n"
+            "  allowed: data sets of one task, for a model has one head\n"
+            "  fix: evaluate them in several runs"
+        )
+    (task,) = tasks.values()
     with (
         open_run_directory(config) as run_dir,
         atomic_directory(run_dir / "predictions") as place,
@@ -183,7 +191,7 @@ def evaluate_ensemble(
                 None if on_part is None else partial(on_part, title),
             )
             sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     threshold: float | Thresholds | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
         mean = [row / np.float32(len(places)) for row in sums[name]]
@@ -191,24 +199,11 @@ def evaluate_ensemble(
         threshold = result.threshold
         if predictions is not None:
             result.write(predictions / name)
-        figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.metrics.items()}
+        metrics |= {f"eval/{name}/ensemble_{key}": value for key, value in result.metrics.items()}
         cut = splits[name].features.truncation
-        figures |= {f"eval/{name}/{key}": value for key, value in cut.items()}
-    return figures
+        metrics |= {f"eval/{name}/{key}": value for key, value in cut.items()}
+    return metrics
 
 
 def _logits(teacher: Teacher, batch: Mapping[str, Any]) -> Tensor:
     return teacher.logits(**inputs_of(batch))
-
-
-def _task_of(data: EvaluateDataConfig) -> Task:
-    names = data.datasets
-    tasks = {task.name: task for _, task in (find_dataset(name, data) for name in names)}
-    if len(tasks) > 1:
-        raise ConfigError(
-            f"data.datasets = {', '.join(names)} are of {len(tasks)} tasks: "
-            f"{', '.join(sorted(tasks))}\n"
-            "  allowed: data sets of one task, for a model has one head\n"
-            "  fix: evaluate them in several runs"
-        )
-    return next(iter(tasks.values()))

@@ -58,7 +58,7 @@ def export(
 
 
 def _card(text: str, facts: Mapping[str, Any]) -> str:
-    """Return the text of the model's card with the use and the figures of the export."""
+    """Return the text of the model's card with the use and the measurements of the export."""
     use = (
         "## Use\n\n```python\nimport road_ray\n\n"
         'model = road_ray.load("path/to/this/directory")\n```\n\n'

@@ -18,7 +18,6 @@ from road_ray.errors import ConfigError, DataError, did_you_mean, nearest
 from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.run_directory.recorded_config import require_whole_weights
 from road_ray.system.files import path_of
 
 _log = logging.getLogger(__name__)
@@ -42,8 +41,7 @@ def warn_of_rates(config: RunConfig, family: str) -> None:
 
 def require_init(init: str, key: str = "init") -> str:
     """Return ``init``, the value of ``key``. Raises ``ConfigError`` if it is empty or a missing
-    local directory; a name that looks like one of the hub is checked by the loader. Raises
-    ``CheckpointError`` for a run directory with damaged weights.
+    local directory; a name that looks like one of the hub is checked by the loader.
     """
     if not init:
         raise ConfigError(
@@ -59,7 +57,6 @@ def require_init(init: str, key: str = "init") -> str:
             f"{key} = {init}: no such directory\n  fix: "
             + (f"did you mean {place.parent / near}?" if near else f"name one in {place.parent}")
         )
-    require_whole_weights(init)
     return init
 
 
@@ -97,7 +94,7 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
 
 def check_evaluated_once(evaluated: Iterable[tuple[str, Sequence[str]]]) -> None:
     """Raise ``ConfigError`` if two trainings of one table evaluate on the same data set, as both
-    figures would have one name. ``evaluated`` has the data set and the evaluation sets of each.
+    metrics would have one name. ``evaluated`` has the data set and the evaluation sets of each.
     """
     first: dict[str, str] = {}
     for trained_on, names in evaluated:
@@ -105,7 +102,7 @@ def check_evaluated_once(evaluated: Iterable[tuple[str, Sequence[str]]]) -> None
             if (other := first.setdefault(name, trained_on)) != trained_on:
                 raise ConfigError(
                     f"data.evaluate_on: {name} is evaluated after {other} and after {trained_on}, "
-                    f"and both figures would be eval/{name}/...\n"
+                    f"and both metrics would be eval/{name}/...\n"
                     "  allowed: each data set for one training\n"
                     f"  fix: leave {name} out of one of them, or train them in two runs\n"
                     "  kept: nothing was started"

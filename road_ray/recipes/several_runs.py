@@ -161,7 +161,7 @@ def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
-    """Train all teachers; ``teachers.json`` lists directory, seed and figures of each.
+    """Train all teachers; ``teachers.json`` lists directory, seed and metrics of each.
 
     Metrics are means over the teachers, their ``_deviation``, and those of the ensemble:
     ``eval/<data set>/ensemble_<metric>``.
@@ -198,7 +198,7 @@ def _list_and_evaluate(
     directory: Path, configs: Sequence[FinetuneConfig], runs: Sequence[Run]
 ) -> dict[str, float]:
     """Write ``teachers.json``, with directories relative to it, so that both may move together, and
-    the fold that each teacher has not seen. Return the figures of the models' mean.
+    the fold that each teacher has not seen. Return the metrics of the models' mean.
     """
     entries, folds = [], 1
     for config, run in zip(configs, runs, strict=True):
@@ -267,7 +267,7 @@ def _born_again(
     the configured teachers, each other one from its predecessor; finished students are reused.
 
     ``hf/`` is the last student. ``teachers.json`` lists all of them, so that a further student can
-    learn from the ensemble, whose own figures are ``eval/<data set>/ensemble_<metric>``. Source:
+    learn from the ensemble, whose own metrics are ``eval/<data set>/ensemble_<metric>``. Source:
     Furlanello et al. 2018 (BAN, and BANE for the ensemble).
     """
     every = generations(config)

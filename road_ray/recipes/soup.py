@@ -52,8 +52,8 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
     def score(chosen: Sequence[Path]) -> float:
         with tempfile.TemporaryDirectory(dir=run_dir, prefix=".soup-") as place:
             average_models(chosen, Path(place) / "hf")
-            figures = evaluate_ensemble([Path(place) / "hf"], data, [tuned_on], tune_on=tuned_on)
-        return figures[f"eval/{tuned_on}/ensemble_{metric}"]
+            metrics = evaluate_ensemble([Path(place) / "hf"], data, [tuned_on], tune_on=tuned_on)
+        return metrics[f"eval/{tuned_on}/ensemble_{metric}"]
 
     with open_run_directory(config) as run_dir:
         if config.combine == "greedy":
@@ -61,8 +61,8 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
         if config.combine != "ensemble":
             average_models(models, run_dir / "hf")
             models = [run_dir / "hf"]
-        figures = evaluate_ensemble(models, data, data.datasets, tune_on=tuned_on)
-        metrics = {name.replace("/ensemble_", "/"): value for name, value in figures.items()}
+        evaluated = evaluate_ensemble(models, data, data.datasets, tune_on=tuned_on)
+        metrics = {name.replace("/ensemble_", "/"): value for name, value in evaluated.items()}
         write_json_atomic(run_dir / "metrics.json", metrics)
     return Run(run_dir, metrics)
 
@@ -91,8 +91,9 @@ def average_models(models: Sequence[Path], output: Path) -> None:
     check_equal_tokenizers(models)
     first, *others = models
     for other in others:
-        ours, theirs = (_deciding(model) for model in (first, other))
-        if differing := sorted(k for k in {*ours, *theirs} if ours.get(k) != theirs.get(k)):
+        ours, theirs = (read_json(model / "config.json") for model in (first, other))
+        names = {*ours, *theirs}.difference(IDLE_FIELDS)
+        if differing := sorted(name for name in names if ours.get(name) != theirs.get(name)):
             raise CheckpointError(
                 f"{other / 'config.json'}: {differing[0]} differs from that of {first}\n"
                 "  fix: average models of one architecture, with the same labels in one order"
@@ -106,11 +107,6 @@ def average_models(models: Sequence[Path], output: Path) -> None:
             save_file(_mean(path.name, models), staged / path.name, metadata={"format": "pt"})
         kept = {name: value for name, value in record.items() if name not in _OF_ONE_MODEL}
         write_model_record(staged, **kept, averaged=list(map(str, models)))
-
-
-def _deciding(model: Path) -> dict[str, object]:
-    fields = read_json(model / "config.json")
-    return {name: value for name, value in fields.items() if name not in IDLE_FIELDS}
 
 
 def _mean(name: str, models: Sequence[Path]) -> dict[str, Tensor]:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any
 
+from pydantic import AfterValidator
+
 from road_ray.errors import ConfigError, did_you_mean
 
 _OWN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
@@ -28,6 +30,11 @@ def check_name(name: str, known: Collection[str], what: str) -> str:
         hint = did_you_mean(name, known)
         raise ValueError(f"no such {what}{hint}; allowed: {_allowed(known)}")
     return name
+
+
+def name_of(what: str, known: Collection[str] = ()) -> AfterValidator:
+    """Return the validator of a field that holds the name of a ``what``, by ``check_name``."""
+    return AfterValidator(lambda name: check_name(name, known, what))
 
 
 def named_object(key: str, name: str, known: Mapping[str, Any], contract: str) -> Any:

@@ -17,10 +17,9 @@ from road_ray.distributed.tune.trial_actor import RECORD
 from road_ray.distributed.tune.trial_record import Record, to_text, trial_directory
 from road_ray.errors import InterruptedRunError
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.sweep import Sweep, write_result
 from road_ray.recipes.sweep.sweep import run as run_sweep
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trials import Trial
+from road_ray.recipes.sweep.trials import TrialRunner
 from road_ray.training.run_context import RunContext
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
@@ -277,9 +276,8 @@ class Workshop:
         while isinstance(suggestion := searcher.suggest(str(len(study.trials))), dict):
             number, params = suggestion["number"], suggestion["params"]
             if number == stop_in:
-                write_result(Sweep(at, config, []))
                 return {}
-            outcome = Trial(config)(trial_directory(at, number), params, lambda report: None)
+            outcome = TrialRunner(config)(trial_directory(at, number), params, lambda report: None)
             values, told = tuple(outcome.values), {"deviation": (None,), "figures": outcome.figures}
             record = Record(number, params, "complete", values, **told)
             searcher.on_trial_complete(list(searcher._numbers)[-1], {RECORD: to_text(record)})

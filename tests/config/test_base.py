@@ -299,8 +299,6 @@ def test_a_preset_is_named_in_the_file_and_left_to_the_caller(write: Write) -> N
     assert preset_named_in(path) == "electra_small"
     assert load(Example, path=path) == Example(seed=2)
     assert preset_named_in(write("seed: 2\n")) is None
-    with pytest.raises(ConfigError, match=r"my\.yaml:1  preset = \[1\]"):
-        preset_named_in(write("preset: [1]\n"))
 
 
 def test_relative_paths_stay_and_home_is_expanded(write: Write) -> None:

@@ -31,7 +31,7 @@ class Example(Config):
     between: float = Field(0.5, ge=0, lt=1)
     above: float = Field(0.5, gt=0)
     below: float = Field(0.5, le=2)
-    even: int = Field(2, multiple_of=2, ge=2)
+    even: int = Field(2, ge=2)
     positive: PositiveInt = 1
     inside: list[Annotated[float, Field(ge=0)]] = Field(default_factory=list)
     pair: tuple[int, str] = (1, "a")
@@ -39,7 +39,7 @@ class Example(Config):
     choice: Literal["a", "b"] | None = None
     colour: Colour = Colour.RED
     either: int | Literal["auto"] = "auto"
-    code: str = Field("a", min_length=1, pattern="^[a-z]+$")
+    code: str = Field("a", min_length=1)
     some: tuple[str, ...] = Field(("a",), min_length=1)
     path: Path | None = None
     flag: bool = False
@@ -54,7 +54,7 @@ class Example(Config):
         (("between",), "0 <= value < 1"),
         (("above",), "value > 0"),
         (("below",), "value <= 2"),
-        (("even",), "a whole number, value >= 2, a multiple of 2"),
+        (("even",), "a whole number, value >= 2"),
         (("positive",), "a whole number, value > 0"),
         (("inside",), "a list with items: value >= 0"),
         (("inside", 3), "value >= 0"),
@@ -64,7 +64,7 @@ class Example(Config):
         (("choice",), '"a" or "b" or null'),
         (("colour",), '"red"'),
         (("either",), 'a whole number or "auto"'),
-        (("code",), "text, length at least 1 like ^[a-z]+$"),
+        (("code",), "text, length at least 1"),
         (("some",), "a non-empty list with items: text"),
         (("path",), "a path or null"),
         (("flag",), "true or false"),

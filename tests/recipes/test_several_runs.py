@@ -123,7 +123,7 @@ def test_data_sets_without_files_are_left_out(sentiment, caplog, tmp_path):
     [
         (
             {"pool": {"mnli": {}, "rte": {"data.evaluate_on": ["rte", "mnli"]}}},
-            r"mnli is evaluated after mnli and after rte, and both figures would be eval/mnli",
+            r"mnli is evaluated after mnli and after rte, and both metrics would be eval/mnli",
         ),
         (
             {"pool": {"mnli": {}, "sst2": {"data.evaluate_on": ["sst2", "mnli"]}}},

@@ -31,7 +31,7 @@ from road_ray.data.task_and_dataset import (
     plain_label,
 )
 from road_ray.errors import did_you_mean
-from road_ray.system.own_names import check_name, is_own
+from road_ray.system.own_names import is_own, name_of
 
 _LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
 LAYOUT_NAMES = ("table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices")
@@ -101,7 +101,7 @@ class CustomDataset(Config):
     """Task whose head the data set shares: one of the catalogue, such as ``sentiment``, or any name
     that several sets of ``data.sets`` have in common. None: ``mrc``, the task of SQuAD, for spans;
     else a separate task with a new head."""
-    layout: str | None = Field(
+    layout: Annotated[str, name_of("layout", LAYOUT_NAMES)] | None = Field(
         None, json_schema_extra={"anyOf": [{"enum": [None, *LAYOUT_NAMES]}, {"type": "string"}]}
     )
     """Layout of the files. ``table``: CSV, TSV, JSONL, a JSON array, Parquet or Arrow by suffix.
@@ -174,11 +174,6 @@ class CustomDataset(Config):
     (mean over rows), ``subset_accuracy`` (all labels of a row), ``lrap`` (label ranking average
     precision) and ``f1_of_LABEL`` of ``multi``. Of ``classify`` and ``regress`` also a function of
     your own, ``package.module:name``. None: the usual ones of the kind."""
-
-    @field_validator("layout")
-    @classmethod
-    def _known_layout(cls, layout: str | None) -> str | None:
-        return None if layout is None else check_name(layout, LAYOUT_NAMES, "layout")
 
     @field_validator("labels")
     @classmethod

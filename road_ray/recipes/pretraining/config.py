@@ -8,7 +8,7 @@ optimizer and loop; ``recipes/pretraining/build_objective.py`` makes the objecti
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,7 +18,7 @@ from road_ray.models.config import EncoderConfig, Tying
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory.input_files import Inputs, corpus_files, model_files
-from road_ray.system.own_names import check_name
+from road_ray.system.own_names import name_of
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
@@ -55,7 +55,7 @@ class ObjectiveConfig(Config):
     from its paper; an option that the objective does not have is refused.
     """
 
-    name: str = Field(
+    name: Annotated[str, name_of("objective", OBJECTIVES)] = Field(
         "electra", json_schema_extra={"anyOf": [{"enum": list(OBJECTIVES)}, {"type": "string"}]}
     )
     """Pre-training objective. ``electra``: detection of replaced tokens. ``electra_masked``:
@@ -91,11 +91,6 @@ class ObjectiveConfig(Config):
         if options.get("temperature", 1) <= 0:
             raise ValueError("temperature\n    allowed: value > 0")
         return options
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return check_name(name, OBJECTIVES, "objective")
 
 
 class PretrainConfig(RunConfig):

@@ -163,7 +163,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 
     work = partial(tokens_before, made.steps.phases)
     with journal(config, context, is_main=worker.is_main, total_steps=total, work=work) as log:
-        record_heads(config, config.init, made.heads, log, context)
+        record_heads(config, made.heads, log, context)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -198,21 +198,18 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         last = train(objective, steps, training, worker)
         if worker.is_main and not context.plan_only:
             if config.data.evaluate_on:
-                log.write(total, figures := evaluate())
-                last = last | figures
-            _export(config, made, last)
+                log.write(total, metrics := evaluate())
+                last = last | metrics
+            corpus = made.corpora[-1].manifest
+            record: dict[str, Any] = {"objective": config.objective.name, "corpus": corpus}
+            record |= {"init": config.init, "seed": config.seed, "metrics": last}
+            with atomic_directory(config.run_dir / "hf") as directory:
+                made.objective.export(directory)
+                tokenizer.save_pretrained(directory)
+                write_model_record(directory, **record)
             log.finish(last)
     worker.barrier()
     return last
-
-
-def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
-    """Write the networks in Hugging Face layout, with the tokenizer and their record."""
-    record = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
-    with atomic_directory(config.run_dir / "hf") as directory:
-        made.objective.export(directory)
-        made.tokenizer.save_pretrained(directory)
-        write_model_record(directory, **record, init=config.init, seed=config.seed, metrics=figures)
 
 
 def early_probe(
@@ -223,7 +220,7 @@ def early_probe(
 
     Raises ``InterruptedRunError`` for a stop request meanwhile.
     """
-    figures: dict[str, float] = {}
+    found: dict[str, float] = {}
     steps = dict.fromkeys(("steps", "save_every_steps", "log_every_steps"), _STEPS)
     with tempfile.TemporaryDirectory(prefix=".probe-", dir=config.run_dir) as place:
         encoder = Path(place) / "encoder"
@@ -247,8 +244,8 @@ def early_probe(
                     f"  kept: what {config.run_dir} holds of the pre-training\n"
                     "  to resume, run the same command"
                 ) from None
-            figures |= {key: value for key, value in metrics.items() if key.startswith("eval/")}
-    return figures
+            found |= {key: value for key, value in metrics.items() if key.startswith("eval/")}
+    return found
 
 
 def require_probe(config: PretrainConfig) -> None:

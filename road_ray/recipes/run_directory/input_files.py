@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # that of Python 3.11 is none to pydantic
@@ -178,11 +178,11 @@ def identity_of(**inputs: object) -> dict[str, str]:
     """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
     import numpy as np  # configuration classes import this module
 
-    def digest(value: object) -> str:
-        text = (
-            value.tobytes() if isinstance(value, np.ndarray) else json.dumps(value, **form).encode()
-        )
-        return hashlib.sha256(text).hexdigest()[:16]
-
-    form: dict[str, Any] = {"sort_keys": True, "default": str}
-    return {name: digest(value) for name, value in inputs.items()}
+    digests = {}
+    for name, value in inputs.items():
+        if isinstance(value, np.ndarray):
+            content = value.tobytes()
+        else:
+            content = json.dumps(value, sort_keys=True, default=str).encode()
+        digests[name] = hashlib.sha256(content).hexdigest()[:16]
+    return digests

@@ -124,7 +124,11 @@ def _columns(split: Split) -> dict[str, Any]:
         case SpanExample():
             return {"question": "question", "context": "context"}
         case TagExample():
-            in_table = split.dataset.hub is not None or _is_table(split.dataset)
+            name = str(split.dataset.splits.train).removesuffix(".gz")
+            tables = tuple(
+                suffix for suffix in TABLES if suffix != ".tsv"
+            )  # that is one of columns
+            in_table = split.dataset.hub is not None or name.endswith(tables)
             return {"words": word_and_tag(split.dataset.columns)[0] if in_table else columns[0]}
         case ChoiceExample():
             named = split.dataset.layout == "choices" and all(isinstance(c, str) for c in columns)
@@ -135,12 +139,6 @@ def _columns(split: Split) -> dict[str, Any]:
         return dict(zip(fields, fields, strict=True))
     pairs = zip(fields, columns, strict=True)
     return {f: c if isinstance(c, str) and "|" not in c else f for f, c in pairs}
-
-
-def _is_table(dataset: Dataset) -> bool:
-    """Return True if the training rows are in a table rather than in a file of columns."""
-    name = str(dataset.splits.train).removesuffix(".gz")
-    return name.endswith(tuple(suffix for suffix in TABLES if suffix != ".tsv"))
 
 
 def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfig:

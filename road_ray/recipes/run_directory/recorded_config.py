@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.config.base import Extends, FreeOnResume, is_below, marked
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs, read_own
 from road_ray.system.files import hashes_of, problems_of, write_json_atomic
 from road_ray.system.remote_files import address_below
@@ -118,19 +118,3 @@ def damage(run_dir: Path) -> list[str]:
         problems += [f"{name}/{line}" for line in damage(run_dir / name)]
         problems += changed_inputs(run_dir / name)
     return problems
-
-
-def require_whole_weights(model: str) -> None:
-    """Raise ``CheckpointError`` if ``model`` is a finished run, a checkpoint, or ``hf/`` of one,
-    and its weights are damaged.
-    """
-    place = Path(model).expanduser()
-    run_dir = place.parent if place.name == "hf" else place
-    if not (run_dir / "hf").is_dir():
-        return
-    files = read_own(run_dir / MANIFEST, _MANIFEST, _UNVERIFIED).files
-    weights = {n: e for n, e in files.items() if n.startswith("hf/") and n.endswith(".safetensors")}
-    if problems := problems_of(run_dir, weights):
-        raise CheckpointError(
-            f"{run_dir / problems[0]}\n  fix: restore it, or train it again in another run_dir"
-        )

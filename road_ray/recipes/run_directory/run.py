@@ -18,17 +18,9 @@ from road_ray.distributed.connection import check_machine
 from road_ray.distributed.environment_check import environment, revision, version_of
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.run_directory.input_files import (
-    INPUTS,
-    changed_inputs,
-    current_inputs,
-)
-from road_ray.recipes.run_directory.recorded_config import (
-    RECORD,
-    damage,
-    require_same,
-    seal,
-)
+from road_ray.recipes.run_directory import input_files, recorded_config
+from road_ray.recipes.run_directory.input_files import INPUTS
+from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.files import read_json, write_json_atomic, write_text_atomic
 from road_ray.system.operating_system import is_disk_error, lock_exclusively
@@ -83,7 +75,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
     if _status(config) != "finished":
         return None
     metrics = read_json(directory / "metrics.json")
-    if problems := damage(directory):
+    if problems := recorded_config.damage(directory):
         raise CheckpointError(
             f"{directory} is finished, and its files differ from its {MANIFEST}:"
             f"{_LINE.join(['', *problems])}\n"
@@ -114,8 +106,8 @@ def _status(config: RunConfig) -> Status:
         )
     if not finished and not has_checkpoints(directory / "checkpoints"):
         return "new"
-    extended = require_same(config, directory)
-    changed = changed_inputs(directory)
+    extended = recorded_config.require_same(config, directory)
+    changed = input_files.changed_inputs(directory)
     lines = _LINE.join(["", *changed])
     if changed and config.repeatable:
         _log.warning("%s: run again, because it read other files:%s", directory, lines)
@@ -137,7 +129,7 @@ def _complete(directory: Path, *, keep: int | None = None) -> None:
     if not (directory / "metrics.json").is_file():
         return  # a plan
     try:
-        seal(directory)
+        recorded_config.seal(directory)
         freed = 0 if keep is None else Checkpoints(directory / "checkpoints").retire(keep)
         if freed:
             with Journal(directory, console="quiet") as log:
@@ -215,7 +207,7 @@ def _record(config: RunConfig, status: Status) -> Mapping[str, Any]:
         write_text_atomic(directory / RECORD, header + to_yaml(config))
         for name in (INPUTS, "metrics.json"):
             (directory / name).unlink(missing_ok=True)
-    inputs = current_inputs(directory, config.inputs())
+    inputs = input_files.current_inputs(directory, config.inputs())
     if not (directory / "metrics.json").is_file():  # else it describes the metrics there
         write_json_atomic(directory / INPUTS, inputs)
     write_json_atomic(directory / "environment.json", environment() | {"seed": config.seed})
@@ -260,8 +252,7 @@ def journal(
 
 
 def record_heads(
-    config: RunConfig,
-    init: str,
+    config: Any,
     heads: Mapping[str, Sequence[str]],
     log: Journal,
     context: RunContext,
@@ -271,7 +262,7 @@ def record_heads(
     """
     begins = not has_checkpoints(config.run_dir / "checkpoints")
     if heads and begins and not context.plan_only:
-        log.event("initialized", init=init, **heads)
+        log.event("initialized", init=config.init, **heads)
 
 
 def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:

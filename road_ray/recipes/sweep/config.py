@@ -17,7 +17,7 @@ from road_ray.config import Config, flatten
 from road_ray.config.base import Free
 from road_ray.config.merge import locate_beside
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.errors import ConfigError, nearest
+from road_ray.errors import ConfigError, did_you_mean
 from road_ray.recipes.config import TrackingConfig
 from road_ray.verbs import VERBS
 
@@ -110,9 +110,7 @@ def locate(name: str | Path) -> Path:
     away = path.parent not in (Path("."), Path("search_spaces"))
     if not away and path.stem in known:
         return known[path.stem]
-    near = nearest(path.stem, known)
-    hint = f"did you mean {near!r}?" if near else "name a YAML file or one of these"
     raise ConfigError(
-        f"search space {str(name)!r}: no such file\n  allowed: a path, or {', '.join(known)}\n"
-        f"  fix: {hint}"
+        f"search space {str(name)!r}: no such file{did_you_mean(path.stem, known)}\n"
+        f"  allowed: a path, or {', '.join(known)}"
     )

@@ -4,12 +4,11 @@ result is its trials, the best of them, and the files that record them.
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,11 +25,11 @@ from road_ray.recipes.run_directory.recorded_config import require_same
 from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trials import SECOND, Trial, base_config
+from road_ray.recipes.sweep.trials import SECOND, TrialRunner, base_config
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers, num_models
+from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows
-from road_ray.reporting.records.sweep_record import pareto_front
+from road_ray.reporting.records.sweep_record import best_of
 from road_ray.reporting.report import write_report
 from road_ray.system.files import write_json_atomic, write_text_atomic
 
@@ -76,7 +75,7 @@ def run(config: SweepConfig) -> Sweep:
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))
-        trial = Trial(config)
+        trial = TrialRunner(config)
         trials = search(
             config,
             config.name,
@@ -89,7 +88,8 @@ def run(config: SweepConfig) -> Sweep:
         done = Sweep(directory, config, trials)
         if config.keep == "best":
             _remove_models(done)
-        write_result(done)
+        if done.best:
+            write_json_atomic(directory / "metrics.json", dict(done.best[0].figures))
         write_report(directory)
     if not done.best:
         done.check()
@@ -97,7 +97,7 @@ def run(config: SweepConfig) -> Sweep:
 
 
 @contextmanager
-def _connected(config: SweepConfig, trial: Trial, *, dashboard: bool) -> Iterator[None]:
+def _connected(config: SweepConfig, trial: TrialRunner, *, dashboard: bool) -> Iterator[None]:
     """Connect to the cluster and give the trial the teachers that all trials share."""
     with connected(config.address, dashboard=dashboard), teachers_of_trials(config) as pool:
         trial.teachers[:] = [] if pool is None else [pool]
@@ -204,13 +204,12 @@ def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
         min_workers=base.min_workers if base.workers else 1,  # runs in parallel wait for room
         shared=shared is not None,
     )
-    teachers = num_models(locate_teachers(base))
     before = shared is not None and shared.distillation.answers != "live"
-    if not teachers or before or base.distillation.host != "actors":
+    if not locate_teachers(base) or before or base.distillation.host != "actors":
         return demand
     return replace(
         demand,
-        teachers=teachers * base.distillation.replicas,
+        teachers=base.distillation.total_teachers * base.distillation.replicas,
         cpus_per_teacher=base.distillation.resources.get("CPU"),
         gpus_per_teacher=base.distillation.resources.get("GPU", 0.0),
     )
@@ -227,7 +226,7 @@ class Sweep:
     @property
     def best(self) -> Sequence[Record]:
         """Return the best trial or, with several metrics, the Pareto front."""
-        return best_of(self.trials, self.config.mode)
+        return best_of(self.trials, [mode == "max" for mode in self.config.mode])
 
     @property
     def failed(self) -> Sequence[Record]:
@@ -263,20 +262,6 @@ class Sweep:
         )
 
 
-def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
-    """Return the Pareto front of complete trials; with one metric, the best one (the earliest of
-    equals).
-    """
-    signs = [1.0 if mode == "max" else -1.0 for mode in modes]
-    complete = [trial for trial in trials if trial.state == "complete"]
-    done = [trial for trial in complete if all(map(math.isfinite, trial.values))]
-    scores = [
-        tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
-        for trial in done
-    ]
-    return [done[number] for number in pareto_front(scores)]
-
-
 def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
     """Return a trial as a row of a table."""
     row: dict[str, Any] = {"trial": trial.number, "state": trial.state}
@@ -289,20 +274,3 @@ def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
     row["seconds"] = round(trial.seconds, 1)
     row["reason"] = trial.reason.splitlines()[0][:60] if trial.reason else ""
     return row
-
-
-def write_result(sweep: Sweep) -> None:
-    """Write ``sweep.json`` with every trial and ``metrics.json`` with the best trial's figures."""
-    best = [trial.number for trial in sweep.best]
-    write_json_atomic(
-        sweep.directory / "sweep.json",
-        {
-            "name": sweep.config.name,
-            "metric": sweep.config.metric,
-            "mode": sweep.config.mode,
-            "best": best,
-            "trials": [asdict(trial) for trial in sweep.trials],
-        },
-    )
-    if sweep.best:
-        write_json_atomic(sweep.directory / "metrics.json", dict(sweep.best[0].figures))

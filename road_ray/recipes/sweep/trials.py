@@ -1,4 +1,4 @@
-"""Trials of a sweep: their runs from the sampled values, and the mean of the figures over seeds."""
+"""Trials of a sweep: their runs from the sampled values, and the mean of the metrics over seeds."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def runs_of(
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRunner:
     """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
 
     sweep: SweepConfig
@@ -97,7 +97,7 @@ class Trial:
     teachers: list[ActorEnsemble] = field(default_factory=list)
 
     def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
-        """Return the figures over seeds. Errors of a recipe are raised; they fail the trial."""
+        """Return the metrics over seeds. Errors of a recipe are raised; they fail the trial."""
         changes = decode_params(self.sweep.space, params)
         seeds, teacher_seconds = [], 0.0
         for number in range(self.sweep.seeds):
@@ -139,13 +139,13 @@ class Trial:
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:
                 teacher_seconds += (time.monotonic() - started) * teachers.total_teachers
-        figures = {
+        metrics = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()
         }
-        figures["cost/seconds"] = time.monotonic() - began
-        figures["cost/parameters"] = float(parameters(run.hf_dir))
-        return figures, teacher_seconds
+        metrics["cost/seconds"] = time.monotonic() - began
+        metrics["cost/parameters"] = float(parameters(run.hf_dir))
+        return metrics, teacher_seconds
 
 
 def _over_seeds(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from road_ray.config import Config
 from road_ray.config.base import Free
@@ -88,7 +88,7 @@ class FinetuneDataConfig(TrainDataConfig):
     epochs: float = Field(3.0, gt=0)
     """Number of epochs over the training examples; without effect where ``training.steps`` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
-    class_weights: Literal["balanced"] | dict[str, float] | None = None
+    class_weights: Literal["balanced"] | dict[str, NonNegativeFloat] | None = None
     """Factor of the loss by class or tag; of several labels, of the rows that have the label.
     ``balanced``: rows / (labels * rows of the label), as in scikit-learn, so that rare labels count
     as much as frequent ones; of several labels, rows without the label / rows with it. A mapping:
@@ -181,7 +181,7 @@ class MixingConfig(Config):
     heads: Literal["task", "dataset"] = "task"
     """Sharing of heads. ``task``: one head for each task, shared by its data sets (ROaD).
     ``dataset``: one head for each data set (MT-DNN)."""
-    weights: dict[str, float] = Field({})
+    weights: dict[str, NonNegativeFloat] = Field({})
     """Factor of the loss by data set or task. Empty: 1 for all, as in ROaD."""
 
 
@@ -293,10 +293,7 @@ class FinetuneConfig(TrainConfig):
 
     def without_effect(self) -> dict[str, str]:
         refused = super().without_effect()
-        if not self.workers:
-            reason = "a run without workers trains in this process, on no cluster"
-            refused["address"] = f"{reason}\n    fix: workers=N for N workers, or leave it out"
-        return refused
+        return refused | ({"address": refused["gpus_per_worker"]} if refused else {})
 
 
 class FinetuningsConfig(FinetuneConfig):
@@ -367,8 +364,7 @@ class DistillConfig(FinetuneConfig):
     """Weights of the teachers in their mean."""
 
     def without_effect(self) -> dict[str, str]:
-        refused = super().without_effect()
-        return {key: reason for key, reason in refused.items() if key != "address"}  # of teachers
+        return RunConfig.without_effect(self)  # the cluster is that of the teachers
 
     @property
     def named_teachers(self) -> dict[str, tuple[str, ...]]:
@@ -376,16 +372,13 @@ class DistillConfig(FinetuneConfig):
 
 
 class MultitaskConfig(TrainConfig):
-    """Multi-task pre-training of one encoder on a mixture of data sets. Source of the defaults:
-    ROaD-Large, ROaD part 1, section 3.5.
+    """Multi-task pre-training of one encoder on a mixture of data sets; ROaD starts from the
+    ELECTRA discriminator. Source of the defaults: ROaD-Large, ROaD part 1, section 3.5.
     """
 
     run_dir: Path = Path("runs/multitask")
     """Directory of the run: configuration, metrics, checkpoints and final models. The same command
     on the same directory resumes the run."""
-    init: str = ""
-    """Encoder to start from: a run directory, an ``hf/`` directory or a hub name. Required. ROaD
-    starts from the ELECTRA discriminator."""
     data: MultitaskDataConfig = MultitaskDataConfig()
     """Data sets of the mixture, row length and batch size."""
     mixing: MixingConfig = MixingConfig()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files import check_hashes, locate_model
 from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
@@ -25,7 +25,6 @@ from road_ray.distillation.teacher_directory import (
 from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
-from road_ray.recipes.run_directory.recorded_config import require_whole_weights
 from road_ray.recipes.train.answer_files import file_entry
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
@@ -54,7 +53,6 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
     require_plain_head(config.data)
     settings, tokenizer = config.distillation, student_tokenizer(config)
     student = fingerprint_tokenizer(tokenizer)
-    total = num_models(located)
     found = {}
     for name, (places, folds) in located.items():
         _, task = find_dataset(name, config.data)
@@ -67,6 +65,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
         }
         try:
             for directory in models:
+                check_hashes(Path(directory), weights=True)  # before any actor starts
                 check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
             if isinstance(config, DistillConfig):
@@ -83,7 +82,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             folds,
             files,
             config.address,
-            other_teachers=settings.replicas * (total - len(models)),
+            other_teachers=settings.replicas * (settings.total_teachers - len(models)),
             student=student,
             store=settings.tables(config.run_dir),
             of_files=settings.directory_of_tables(config.run_dir),
@@ -127,11 +126,6 @@ def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
         name: _located(entries, config, key.format(name))
         for name, entries in config.named_teachers.items()
     }
-
-
-def num_models(located: Mapping[str, tuple[list[str], int]]) -> int:
-    """Return the number of teachers that are models and not files."""
-    return sum(not is_answer_file(place) for places, _ in located.values() for place in places)
 
 
 def _check_named(config: MultitaskConfig) -> None:
@@ -181,7 +175,6 @@ def _located(
         )
     places = []
     for name in names:
-        require_whole_weights(name)
         if not is_answer_file(name):
             places.append(str(locate_model(model_directory(name, key))))
             continue

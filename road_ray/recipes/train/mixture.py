@@ -67,14 +67,12 @@ class Mixture:
                 f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
             )
         tasks = self._tasks_by_dataset()
-        for name, weight in mixing.weights.items():
+        for name in mixing.weights:
             if name not in {*tasks, *tasks.values()}:
                 raise ConfigError(
                     f"mixing.weights.{name}: no data set or task of the mix\n"
                     f"  known: {', '.join(sorted({*tasks, *tasks.values()}))}"
                 )
-            if not 0 <= weight < float("inf"):
-                raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
         if isinstance(self.data, FinetuneDataConfig):
             _check_label_loss(self.data, find_dataset(names[0], self.data)[1])
         for name in self.evaluated:
@@ -185,11 +183,9 @@ def _check_label_loss(data: FinetuneDataConfig, task: Task) -> None:
                 f"data.{key} = {value}: {data.dataset} is of task {task.name}\n"
                 f"  allowed: with tasks of {needs}\n  fix: leave it out; nothing was started"
             )
-    for label, weight in weights.items() if isinstance(weights, dict) else ():
+    for label in weights if isinstance(weights, dict) else ():
         if label not in labels:
             raise ConfigError(
                 f"data.class_weights.{label}: no label of {data.dataset}"
                 f"{did_you_mean(label, labels)}\n  known: {', '.join(labels)}"
             )
-        if not 0 <= weight < float("inf"):
-            raise ConfigError(f"data.class_weights.{label} = {weight}\n  allowed: 0 or more")

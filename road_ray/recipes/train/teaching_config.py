@@ -20,7 +20,7 @@ from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError
 from road_ray.models.config import TeacherPrecision
 from road_ray.recipes.run_directory.input_files import model_files
-from road_ray.system.own_names import check_name
+from road_ray.system.own_names import name_of
 
 
 class MatchingConfig(Config):
@@ -190,7 +190,7 @@ class WeightingConfig(Config):
     concern it. Source: ROaD part 1, Algorithm 2.
     """
 
-    rule: str | None = Field(
+    rule: Annotated[str, name_of("rule", RULES)] | None = Field(
         None,
         json_schema_extra={"anyOf": [{"enum": [None, *RULES]}, {"type": "string"}]},
     )
@@ -211,11 +211,6 @@ class WeightingConfig(Config):
     """Correctness of an answer span, or of a row with several labels. ``independent``: start and
     end, or each label, are weighted separately. ``joint``: a teacher is correct if both, or all
     labels, are. The paper leaves it open; ``independent`` is our choice."""
-
-    @field_validator("rule")
-    @classmethod
-    def _known(cls, rule: str | None) -> str | None:
-        return None if rule is None else check_name(rule, RULES, "rule")
 
 
 class MixTeachingConfig(TeachingConfig):

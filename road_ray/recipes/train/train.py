@@ -187,9 +187,9 @@ def main(
     mixture, total = prepared.mixture, prepared.total_steps
     splits, several = list(prepared.splits.values()), len(prepared.splits) > 1
     record, identity = lineage(config, teachers)
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     with journal(config, context, is_main=worker.is_main, total_steps=total) as log:
-        record_heads(config, config.init, prepared.heads, log, context)
+        record_heads(config, prepared.heads, log, context)
         streams = _taught_streams(prepared, teachers, actors, worker, log)
 
         def steps(start: int) -> Iterator[list[Batch]]:
@@ -217,13 +217,13 @@ def main(
         )
         train(build_objective(config, prepared, teachers), steps, training, worker)
         if not context.plan_only:
-            figures, tuned = evaluate_on(mixture.evaluated, last=True)
+            metrics, tuned = evaluate_on(mixture.evaluated, last=True)
         if worker.is_main and not context.plan_only:
-            export(config, prepared, figures, tuned, training.record)
-            log.write(total, figures)
-            log.finish(figures)
+            export(config, prepared, metrics, tuned, training.record)
+            log.write(total, metrics)
+            log.finish(metrics)
     worker.barrier()
-    return figures
+    return metrics
 
 
 def _taught_streams(
@@ -276,7 +276,7 @@ def evaluate(
     answer, and used on its other data sets; so is the temperature, with ``last``. Collective: all
     workers compute logits, and rank 0 alone returns metrics.
     """
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     thresholds: dict[str, float | Thresholds] = {}
     temperatures: dict[str, float] = {}
     for name in names:
@@ -301,12 +301,12 @@ def evaluate(
             continue
         if last:
             # Also where it is 0, so that runs of one table have the same metrics.
-            figures[f"data/{name}/overlap_with_train"] = float(prepared.overlaps[name])
+            metrics[f"data/{name}/overlap_with_train"] = float(prepared.overlaps[name])
             evaluation.write(config.run_dir / "predictions" / name)
             if name in prepared.splits:
                 cut = prepared.splits[name].features.truncation
-                figures |= {f"data/{name}/{key}": value for key, value in cut.items()}
-        figures |= {f"eval/{name}/{key}": value for key, value in evaluation.metrics.items()}
+                metrics |= {f"data/{name}/{key}": value for key, value in cut.items()}
+        metrics |= {f"eval/{name}/{key}": value for key, value in evaluation.metrics.items()}
         if evaluation.threshold is not None:
             thresholds[task] = evaluation.threshold
         if evaluation.temperature is not None:
@@ -314,13 +314,13 @@ def evaluate(
     tuned = {task: threshold_entry(thresholds.get(task)) for task in prepared.model.tasks}
     for task, temperature in temperatures.items():
         tuned[task] |= {"temperature": temperature}
-    return figures, tuned
+    return metrics, tuned
 
 
 def export(
     config: TrainConfig,
     prepared: Prepared,
-    figures: dict[str, float],
+    metrics: dict[str, float],
     tuned: Mapping[str, Mapping[str, object]],
     record: Mapping[str, Any],
 ) -> None:
@@ -347,6 +347,6 @@ def export(
                 layers_of_init=kept_layers(config),
                 **(trained_rows(config.data, of_task[0]) if of_task else {}),
                 parameters=sum(x.numel() for x in model.parameters()),
-                metrics=figures,
+                metrics=metrics,
                 **record,
             )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from road_ray.config.secrets import (
     check_database,
@@ -56,11 +57,7 @@ class Sweep:
     @cached_property
     def complete(self) -> list[Trial]:
         """Return the complete trials with finite values."""
-        return [
-            trial
-            for trial in self.trials
-            if trial.state == "complete" and trial.values and all(map(isfinite, trial.values))
-        ]
+        return complete(self.trials)
 
     @cached_property
     def params(self) -> list[str]:
@@ -79,28 +76,44 @@ class Sweep:
     @cached_property
     def best(self) -> list[Trial]:
         """Return the best trial or, with several metrics, the Pareto front."""
-        signs = [1 if larger else -1 for larger in self.larger]
-        scores = [
-            tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
-            for trial in self.complete
-        ]
-        return [self.complete[number] for number in pareto_front(scores)]
+        return best_of(self.trials, self.larger)
 
 
-def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
-    """Return the indices of the scores (larger is better) that no other score dominates; with one
-    metric, the first of the best.
+class _Ended(Protocol):
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def values(self) -> Sequence[float]: ...
+
+
+T = TypeVar("T", bound=_Ended)
+
+
+def complete(trials: Iterable[T]) -> list[T]:
+    """Return the complete trials with finite values."""
+    done = (trial for trial in trials if trial.state == "complete" and trial.values)
+    return [trial for trial in done if all(map(isfinite, trial.values))]
+
+
+def best_of(trials: Iterable[T], larger: Sequence[bool]) -> list[T]:
+    """Return the complete trials that no other one is better than in all metrics; with one metric,
+    the first of the best. ``larger`` is True for each metric to maximize.
     """
-    if scores and len(scores[0]) == 1:
-        return [max(range(len(scores)), key=lambda number: scores[number])]
+    scores = [
+        (tuple(v if up else -v for v, up in zip(trial.values, larger, strict=True)), trial)
+        for trial in complete(trials)
+    ]
+    if len(larger) == 1:
+        return [max(scores, key=itemgetter(0))[1]] if scores else []
 
     def dominates(other: tuple[float, ...], candidate: tuple[float, ...]) -> bool:
         return other != candidate and all(a >= b for a, b in zip(other, candidate, strict=True))
 
     return [
-        number
-        for number, candidate in enumerate(scores)
-        if not any(dominates(other, candidate) for other in scores)
+        trial
+        for candidate, trial in scores
+        if not any(dominates(other, candidate) for other, _ in scores)
     ]
 
 

@@ -79,7 +79,7 @@ def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tm
     shutil.copytree(teachers.directory / "teacher-0", place)
     flip(place / "hf" / "model.safetensors")
     settings = {key: sentiment[key] for key in ("data.root", "console")}
-    shown = f"{place}/hf/model.safetensors has the right size but other content"
+    shown = f"{place}/hf/model.safetensors: not the file that .* records"
     for init in (place, place / "hf"):
         with pytest.raises(CheckpointError, match=shown):
             rr.evaluate(

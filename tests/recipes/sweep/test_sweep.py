@@ -18,13 +18,12 @@ from road_ray.recipes.sweep.sweep import (
     Sweep,
     _printed,
     _remove_models,
-    best_of,
     check_sources,
     row_of,
     run,
-    write_result,
 )
 from road_ray.recipes.sweep.sweep_file import load_sweep
+from road_ray.reporting.records.sweep_record import best_of
 from tests.sweeps import leave_trials
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
@@ -60,7 +59,7 @@ def test_a_finished_sweep_starts_nothing(file, tmp_path):
     finished(config, ["complete", "pruned", "complete"])
     done = run(config)
     assert [trial.number for trial in done.best] == [2]
-    assert json.loads((done.directory / "sweep.json").read_text())["best"] == [2]
+    assert json.loads((done.directory / "metrics.json").read_text()) == {}
     assert (done.directory / "sweep.resolved.yaml").is_file()
 
 
@@ -242,24 +241,18 @@ def trial(number, *values, state="complete"):
 def test_the_best_is_never_pruned_failed_or_not_finite():
     trials = [trial(0, 0.5), trial(1, 0.9, state="pruned"), trial(2, state="failed")]
     trials += [trial(3, float("inf")), trial(4, float("nan")), trial(5, 0.6), trial(6, 0.6)]
-    assert [item.number for item in best_of(trials, ["max"])] == [5]
-    assert [item.number for item in best_of(trials, ["min"])] == [0]
-    assert best_of(trials[1:3], ["max"]) == []
+    assert [item.number for item in best_of(trials, [True])] == [5]
+    assert [item.number for item in best_of(trials, [False])] == [0]
+    assert best_of(trials[1:3], [True]) == []
 
 
 def test_of_several_figures_the_front_remains():
     trials = [trial(0, 0.9, 10.0), trial(1, 0.8, 5.0), trial(2, 0.7, 6.0), trial(3, 0.9, 10.0)]
-    assert [item.number for item in best_of(trials, ["max", "min"])] == [0, 1, 3]
+    assert [item.number for item in best_of(trials, [True, False])] == [0, 1, 3]
 
 
-def test_the_result_is_written_with_every_trial(tmp_path):
+def test_a_trial_is_a_row_of_its_metrics_and_values():
     base = {"verb": "finetune", "metric": "m", "name": "s", "seeds": 2}
     config = load(SweepConfig, base=base | {"space": {"x.y": {"int": [0, 9]}}})
-    sweep = Sweep(tmp_path, config, [trial(0, 0.5), trial(1, state="failed")])
-    write_result(sweep)
-    written = json.loads((tmp_path / "sweep.json").read_text())
-    assert written["best"] == [0]
-    assert [item["state"] for item in written["trials"]] == ["complete", "failed"]
-    assert json.loads((tmp_path / "metrics.json").read_text()) == {"m": 0.5}
-    row = row_of(sweep.trials[1], config)
+    row = row_of(trial(1, state="failed"), config)
     assert (row["m"], row["m +-"], row["x.y"]) == (None, None, 1)

@@ -9,7 +9,7 @@ import pytest
 from road_ray.config import load
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
-from road_ray.recipes.sweep.trials import Trial
+from road_ray.recipes.sweep.trials import TrialRunner
 from road_ray.recipes.train import teachers as module
 
 SPACE = {"weighting.wrong": {"uniform": [0.1, 0.9]}}
@@ -60,7 +60,7 @@ def test_the_driver_labels_once_and_no_trial_starts_a_teacher(sweep, loaded, tmp
     with teachers_of_trials(config) as pool:
         assert pool is None
     assert loaded == [3]
-    trial = Trial(config)
+    trial = TrialRunner(config)
     for number, wrong in enumerate((0.3, 0.6)):
         place = tmp_path / f"sweep/s/trials/000{number}"
         assert trial(place, {"weighting.wrong": wrong}, lambda report: None).figures
@@ -87,7 +87,7 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
             raise AssertionError("the trial starts teachers of its own")
 
         monkeypatch.setattr(module.Teachers, "start_pool", refused)
-        trial = Trial(config, [pool])
+        trial = TrialRunner(config, [pool])
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"
             assert trial(place, {"weighting.wrong": 0.3}, lambda report: None).figures

@@ -11,7 +11,7 @@ import pytest
 from road_ray.config import load
 from road_ray.errors import ConfigError
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
-from road_ray.recipes.sweep.trials import Trial, parameters, runs_of
+from road_ray.recipes.sweep.trials import TrialRunner, parameters, runs_of
 
 METRIC = "eval/sst2/accuracy"
 SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
@@ -25,7 +25,7 @@ def sweep(overrides, **more):
 def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch):
     reports = []
     overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
-    trial = Trial(sweep(overrides, seeds=2))
+    trial = TrialRunner(sweep(overrides, seeds=2))
     outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, reports.append)
     assert [(report.step, report.total) for report in reports] == [(2, 6), (4, 6)]
     assert outcome.values == [outcome.figures[METRIC]]
@@ -41,7 +41,9 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
 @pytest.mark.parametrize(("value", "expected"), [(50.0, [50.0]), (None, [math.nan])])
 def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expected):
     recipe(lambda config, context: SimpleNamespace(metrics={METRIC: value}, hf_dir=tmp_path))
-    outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+    outcome = TrialRunner(sweep(sentiment))(
+        tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None
+    )
     assert outcome.values == pytest.approx(expected, nan_ok=True)
     assert outcome.deviation == [None]
 
@@ -49,14 +51,14 @@ def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expe
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
     recipe(lambda config, context: SimpleNamespace(metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path))
     with pytest.raises(ConfigError, match="eval/sst2/f1"):
-        Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+        TrialRunner(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
 
 
 def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
     recipe(lambda config, context: SimpleNamespace(metrics={METRIC: 1.0}, hf_dir=tmp_path))
     clock = iter(range(100))
     monkeypatch.setattr("road_ray.recipes.sweep.trials.time.monotonic", lambda: float(next(clock)))
-    trial = Trial(sweep({"distillation.num_teachers": 5}, verb="distill"))
+    trial = TrialRunner(sweep({"distillation.teachers": list("abcde")}, verb="distill"))
     outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
     assert outcome.teacher_seconds == 5.0
 

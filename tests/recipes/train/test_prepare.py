@@ -79,7 +79,7 @@ def _parameters(directory):
         ),
         ({"data.dataset": "squad_v2", "data.label_smoothing": 0.1}, "tasks of labels"),
         ({"data.class_weights": {"positiv": 2.0}}, "did you mean 'positive'"),
-        ({"data.class_weights": {"positive": -1.0}}, "allowed: 0 or more"),
+        ({"data.class_weights": {"positive": -1.0}}, "value >= 0"),
     ],
 )
 def test_what_the_loss_does_not_have_is_refused(chosen, words):

@@ -208,7 +208,7 @@ MISTAKES = [
     ("plain", {"data.datasets": ["squad_v2"], "data.max_length_tokens": 512}, 2, "128 positions"),
     ("multitask", {"mixing.passes": 4, "mixing.replacement": "false"}, 2, "allowed: at most 3"),
     ("multitask", {"mixing.weights.mnly": 2.0}, 2, "no data set or task of the mix"),
-    ("multitask", {"mixing.weights.nli": -1.0}, 2, "allowed: 0 or more"),
+    ("multitask", {"mixing.weights.nli": -1.0}, 2, "value >= 0"),
     ("multitask", {"training.passes": 2}, 2, "mixing.passes=2"),
     ("multitask", {"training.steps": "null"}, 2, "training.steps is not given"),
     ("multitask", {"distillation.teachers.mnly": "x/y"}, 2, "did you mean 'mnli'?"),
