@@ -124,7 +124,7 @@ def _numbers(
     if prefix == _LOGIT:
         valid, allowed = all(map(math.isfinite, values)), "finite numbers"
     elif several:
-        shares = [math.exp(value) if prefix == _LOGPROB else value for value in values]
+        shares = [math.exp(min(value, 1.0)) if prefix == _LOGPROB else value for value in values]
         valid, allowed = all(0 <= x <= 1 + _TOLERANCE for x in shares), "probabilities from 0 to 1"
         bounded = [min(max(x, LEAST_PROBABILITY), 1 - LEAST_PROBABILITY) for x in shares]
         logits = [math.log(x) - math.log1p(-x) for x in bounded]
@@ -273,11 +273,10 @@ def _of_label(
     """Return the logits of a label with a confidence; the other labels share the rest."""
     if row["label"] in (None, ""):
         return None
-    label = _known(labels, renamed, row["label"], where)
     confidence = _share(row, ["confidence"], 1.0, where)
-    others = (1 - confidence) / max(1, len(labels) - 1)
-    shares = [confidence if label == other else others for other in labels]
-    return [math.log(max(share, LEAST_PROBABILITY)) for share in shares]
+    shares = dict.fromkeys(labels, (1 - confidence) / max(1, len(labels) - 1))
+    shares[_known(labels, renamed, row["label"], where)] = confidence
+    return _numbers("", labels, shares, where)
 
 
 def _of_labels(
@@ -292,11 +291,10 @@ def _of_labels(
     if isinstance(given, str) and separator and not given.startswith("["):
         given = [part for cell in given.split(separator) if (part := cell.strip())]
     listed = listed_labels(label_text(given), where)
-    there = {_known(labels, renamed, name, where) for name in listed}
-    share = _share(row, ["confidence"], 1.0, where)
-    share = min(max(share, LEAST_PROBABILITY), 1 - LEAST_PROBABILITY)
-    logit = math.log(share) - math.log1p(-share)
-    return [logit if label in there else -logit for label in labels]
+    confidence = _share(row, ["confidence"], 1.0, where)
+    shares = dict.fromkeys(labels, 1 - confidence)
+    shares |= {_known(labels, renamed, name, where): confidence for name in listed}
+    return _numbers("", labels, shares, where, several=True)
 
 
 @cache
