@@ -6,6 +6,7 @@ results; ``soak MINUTES`` trains under random faults.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +23,6 @@ BESIDES = {  # no faults, but as long as those
     "FH": "chaos/test_hosts.py::test_a_job_from_a_third_host_distils_with_teachers_on_another",
 }
 PAGE = record.ROOT / "docs" / "reliability.md"
-# Measured without road_ray: Ray Train, Ray Tune, the Hugging Face trainer, each as it comes. The
-# figures beside them are those that tests gave under these names.
-STOCK = {
-    "worker 1 killed: longest gap between steps": "8.0 s",
-    "worker 0 killed: longest gap between steps": "16.1 s",
-    "worker 1 killed: steps done again, a checkpoint every 4": "7 (every 5)",
-    "worker 0 killed: steps done again, a checkpoint every 4": "8 (every 5)",
-    "worker stopped (SIGSTOP): noticed after": "600 s",
-    "worker stopped while it started: running again after": "waits without limit",
-    "driver killed: processes left after": "11 s",
-    "driver of a sweep killed: finished trials lost": "up to all; 13 starts for 8 trials",
-    "node lost: longest gap between steps": "63 to 70 s; 27 s with a shorter time-out",
-    "node drained: steps done again": "2",
-    "network cut: noticed after": "66.3 s; 10.4 s with settings",
-    "newest checkpoint truncated": "retries, then fails with `[Errno 22]` and no path",
-    "disk full": "half a checkpoint stays, and resuming fails on it",
-    "loss not finite": "continues, `train_loss: 0`, exit code 0",
-    "teacher hangs": "waits without limit",
-    "64 cores asked of 2": "waits without limit",
-    "cluster without a token": "runs any job",
-    "token file": "readable by every user (0644)",
-    "secrets found in what runs, jobs and reports leave": "configuration values in W&B's files, "
-    "arguments in job listings",
-    "faults at random: goodput": "not measured",
-    "a hundred short runs: growth": "not measured",
-}
 
 
 def lacking(fault: Fault, ran: record.Ran) -> str:
@@ -71,7 +46,7 @@ def page(ran: record.Ran, machine: str) -> str:
         + f" | {'<br>'.join(f'`{test}`' for test in fault.tests)} |"
         for fault in FAULTS
     ]
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = defaultdict(lambda: "not measured yet")
     for entry in ran.values():
         figures |= entry.get("figures", {})
     return (
@@ -85,10 +60,7 @@ def page(ran: record.Ran, machine: str) -> str:
             days=_days(ran),
             mutations=mutations(ran),
             free="\n".join(f"- `{name}`: {why}" for name, why in FREE.items()),
-            figures="\n".join(
-                f"| {name} | {stock} | {figures.get(name, 'not measured yet')} |"
-                for name, stock in STOCK.items()
-            ),
+            figures=figures,
         )
     )
 

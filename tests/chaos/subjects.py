@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,6 @@ class Workshop:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.world = write(root / "world", size=0.01)
-
-    def subject(self, name: str) -> Subject:
-        """The object of that name, one of ``SUBJECTS``."""
-        made: Subject = getattr(self, name)()
-        return made
 
     # Configurations
 
@@ -127,14 +123,9 @@ class Workshop:
 
     def _used(self, name: str, make: Made, command: Callable[[Path, Path], Result]) -> Subject:
         """A subject whose command uses the damaged directory from a new run directory."""
-        result = self._of(name, make, lambda place: command(out, place))
         out = self.root / f"{name}.out"
-        return Subject(
-            result.place,
-            result.command,
-            result.other,
-            prepare=lambda: shutil.rmtree(out, ignore_errors=True),
-        )
+        made = self._of(name, make, lambda place: command(out, place))
+        return replace(made, prepare=lambda: shutil.rmtree(out, ignore_errors=True))
 
     def finished_finetuning(self) -> Subject:
         return self._of("finished_finetuning", self.finetune, self.finetune)
@@ -171,7 +162,7 @@ class Workshop:
         made = self._of(
             "unfinished_distillation", stopped, lambda place: self.distill(place, store)
         )
-        return Subject(made.place, made.command, made.other, chosen=lambda name: "/" not in name)
+        return replace(made, chosen=lambda name: "/" not in name)
 
     def finished_evaluation(self) -> Subject:
         model = self.root / "model"
@@ -248,16 +239,13 @@ class Workshop:
             return self.evaluate(out, teachers_directory / "teachers.json")
 
         made = self._used("teacher_list", make, command)
-        return Subject(
-            *(made.place, made.command, made.other, made.prepare),
-            chosen=lambda name: name == "teachers.json",
-        )
+        return replace(made, chosen=lambda name: name == "teachers.json")
 
     # Sweeps
 
     def finished_sweep(self) -> Subject:
-        made = self._of("finished_sweep", lambda at, seed: self.searched(at, seed), self.searched)
-        return Subject(made.place, made.command, made.other, chosen=_of_the_sweep)
+        made = self._of("finished_sweep", self.searched, self.searched)
+        return replace(made, chosen=_of_the_sweep)
 
     def unfinished_sweep(self) -> Subject:
         """Stopped within its third trial."""
@@ -266,7 +254,7 @@ class Workshop:
             self.searched(at, seed, stop_in=2)
 
         made = self._of("unfinished_sweep", make, self.searched)
-        return Subject(made.place, made.command, made.other, chosen=_of_the_sweep)
+        return replace(made, chosen=_of_the_sweep)
 
     def searched(self, at: Path, seed: int = 1, stop_in: int | None = None) -> Result:
         """``road sweep``, with the trials one after the other in this process instead of Tune's."""

@@ -4,6 +4,7 @@ stand, and of a rule that weights as it says.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from road_ray.data.load_split import find_dataset
+from road_ray.distillation.weighting import RULES
 from road_ray.experiment.expand import Experiment
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.verbs import configure, verb_of_file
@@ -94,6 +96,13 @@ def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretra
     assert (rates["slow"], rates["fast"]) == (1e-5, 1e-4)
     assert scored["taught"].verb == "distill"
     assert [ensemble.data.epochs for ensemble in experiment.ensembles] == [5.0]
+
+
+def test_every_rule_is_in_the_table_of_the_distillation_guide():
+    page = (ROOT / "docs/guides/distillation.md").read_text("utf-8")
+    table = page[page.index("| `mean` |") :].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
+    assert sorted(named) == sorted(RULES)
 
 
 def test_the_rule_of_the_distillation_guide_keeps_the_contract(monkeypatch, tmp_path):

@@ -9,18 +9,8 @@ import pytest
 
 from road_ray.data.features.examples_and_features import Answer, SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.calibration import calibration
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
 from road_ray.evaluation.spans import SpanPrediction
-
-
-def test_the_calibration_error_is_the_weighted_gap_of_the_bins():
-    confidence = np.array([0.95, 0.94, 0.65, 0.61])
-    right = np.array([True, False, True, True])
-    result = calibration(confidence, right)
-    # bins: 9/15 to 10/15 (mean 0.63, right 1.0), 14/15 to 1 (mean 0.945, right 0.5)
-    assert result["bins"] == [[0.63, 1.0, 2], [0.945, 0.5, 2]]
-    assert result["ece"] == pytest.approx(100 * (0.5 * 0.37 + 0.5 * 0.445), abs=0.01)
 
 
 def test_rows_of_the_confusion_matrix_are_labels():

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.metrics import known_metrics, label_balance, score
-from road_ray.evaluation.seed_statistics import compare, summary
+from road_ray.evaluation.seed_statistics import summary
 
 
 def test_classification_scores_by_hand() -> None:
@@ -83,10 +83,3 @@ def test_summary_by_hand() -> None:
     assert (result.count, result.mean, result.median, result.best) == (4, 3.0, 2.5, 6.0)
     assert result.deviation == pytest.approx(math.sqrt(14 / 3))
     assert summary([5.0]).deviation is None
-
-
-def test_paired_test_by_hand() -> None:
-    result = compare([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])  # gaps 1, 2, 3: mean 2, deviation 1
-    assert (result.difference, result.pairs, result.effect_size) == (2.0, 3, 2.0)
-    # Student's t with 2 degrees of freedom has a closed form: p = 1 - t / sqrt(2 + t^2).
-    assert result.p_value == pytest.approx(1 - math.sqrt(12 / 14))

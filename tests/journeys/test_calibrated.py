@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, softmax
-from sklearn.metrics import f1_score, log_loss
+from scipy.special import softmax
 from starlette.testclient import TestClient
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -93,42 +91,6 @@ def test_the_server_and_onnx_have_it_too(run, tmp_path):
 def test_the_card_says_what_transformers_does_not(run, temperature):
     card = (run.hf_dir / "README.md").read_text()
     assert f"the logits divided by {temperature:.4g}, which" in card
-
-
-def test_several_labels_share_a_temperature(sentiment, tmp_path):
-    """It is that of all decisions together, and thresholds are of calibrated probabilities."""
-    drawn = random.Random(1)
-    rows = [
-        {"text": f"{word} film {n}", "labels": [x for x in ("joy", "fear") if drawn.random() < p]}
-        for n in range(48)
-        for word, p in (("fine", 0.8), ("dull", 0.3))
-    ]
-    for name, part in {"train": rows[:64], "dev": rows[64:]}.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
-    own = {"kind": "multi", "text": "text", "label": "labels", "labels": ["joy", "fear"]}
-    own |= {"train": "train.jsonl", "dev": "dev.jsonl"}
-    keys = {"data.root": str(tmp_path), "data.sets": {"moods": own}, "data.dataset": "moods"}
-    keys |= {"calibrate": True, "run_dir": str(tmp_path / "run"), "training.steps": 12}
-    run = rr.finetune(overrides=sentiment | keys)
-    record = json.loads((run.hf_dir / "road_ray.json").read_text())
-    texts = [row["text"] for row in rows[64:]]
-    gold = np.array([[label in row["labels"] for label in own["labels"]] for row in rows[64:]])
-    logits = plain_logits(run.hf_dir, texts)
-    nll = [
-        log_loss(gold.ravel(), expit(logits / t).ravel())
-        for t in (record["temperature"] * np.array([1, 0.99, 1.01, 0.7, 1.5]))
-    ]
-    assert nll[0] == min(nll)
-    said = rr.load(run.hf_dir)(texts)
-    scores = np.array([list(row["scores"].values()) for row in said])
-    np.testing.assert_allclose(scores, expit(logits / record["temperature"]), atol=1e-5)
-    limits = np.array([record["label_thresholds"][label] for label in own["labels"]])
-    tuned = 100 * f1_score(gold, scores > limits, average="micro", zero_division=0)
-    assert run.metrics["eval/moods/at_threshold_micro_f1"] == pytest.approx(tuned)
-    bins = np.digitize(scores.ravel(), np.arange(1, 15) / 15)
-    gaps = [(scores - gold).ravel()[bins == b].sum() for b in range(15)]
-    error = 100 * np.abs(gaps).sum() / gold.size
-    assert run.metrics["eval/moods/ece_calibrated"] == pytest.approx(error, abs=0.01)
 
 
 def test_it_is_refused_where_no_task_has_classes(questions, span_run, tmp_path):

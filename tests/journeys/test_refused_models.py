@@ -7,6 +7,7 @@ import json
 import pytest
 from transformers import CTRLTokenizer
 
+from tests.conftest import SPANS
 from tests.published import publish
 
 SENTENCES, LABELS = "ForSequenceClassification", ("negative", "positive")
@@ -31,129 +32,87 @@ def models(tmp_path_factory):
     publish(root / "headless", "roberta")
     with_slow_tokenizer(publish(root / "slow", "bert", SENTENCES, labels=LABELS))
     publish(root / "short", "roberta", SENTENCES, labels=LABELS, max_position_embeddings=18)
+    publish(root / "answers", "roberta", "ForQuestionAnswering", max_position_embeddings=42)
+    publish(root / "brief", "electra", max_position_embeddings=16)
     return root
 
 
+READS_16 = ("teacher 1 (", "short) reads at most 16 tokens", "which the student reads whole")
+SPAN = {"data.dataset": "squad_v2", **SPANS}
+
+
 @pytest.mark.parametrize(
-    ("teacher", "more", "code", "message"),
+    ("verb", "teacher", "changes", "code", "message"),
     [
         (
-            "numbered",
-            (),
-            4,
+            *("distill", "numbered", {}, 4),
             (
                 "config.json: the labels of its head ['LABEL_0', 'LABEL_1'] are not those of task",
                 "allowed: ['negative', 'positive']",
                 "distillation.label_map='{LABEL_0: negative, LABEL_1: positive}'",
             ),
         ),
-        ("three", (), 4, ("config.json: the head gives 3 numbers", "allowed: 2", "fix: ")),
-        ("headless", (), 4, ("config.json: architectures is ['RobertaModel']", SENTENCES, "fix: ")),
-        ("slow", (), 4, ("slow: has another tokenizer than the student", "fast", "fix: ")),
         (
-            "fits",
-            ("student.layers=9",),
-            2,
+            "distill",
+            "three",
+            {},
+            4,
+            ("config.json: the head gives 3 numbers", "allowed: 2", "fix: "),
+        ),
+        ("distill", "headless", {}, 4, ("architectures is ['RobertaModel']", SENTENCES, "fix: ")),
+        (
+            "distill",
+            "slow",
+            {},
+            4,
+            ("slow: has another tokenizer than the student", "fast", "fix: "),
+        ),
+        (
+            *("distill", "fits", {"student.layers": 9}, 2),
             ("student.layers = 9: init has 1 layers", "allowed: 1 to 1", "fix: "),
         ),
+        ("distill", "short", {}, 2, (*READS_16, "distillation.on_truncated=learn")),
+        ("multitask", "short", {}, 2, READS_16),
+        ("distill", "answers", SPAN, 2, ("reads at most 40 tokens",)),
+        ("finetune", None, {"init": "slow"}, 3, ("slow holds no tokenizer (tokenizer.json or",)),
+        ("finetune", None, {"init": "brief"}, 2, ("data.max_length_tokens",)),
     ],
 )
-def test_distill_refuses_it_before_anything_starts(
-    road, flags, sentiment, models, tmp_path, teacher, more, code, message
+def test_it_is_refused_before_anything_starts(
+    road, flags, sentiment, models, tmp_path, verb, teacher, changes, code, message
 ):
-    named = [str(models / "fits"), str(models / teacher)]
-    chosen = sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
-    result = road("distill", *flags(chosen), *more, "--run-dir", tmp_path / "run")
+    chosen = sentiment | changes
+    if "init" in changes:
+        chosen["init"] = str(models / changes["init"])
+    named = [str(models / "fits"), str(models / str(teacher))][teacher == "answers" :]
+    if verb == "distill":
+        chosen |= {"distillation.teachers": named, "distillation.num_teachers": len(named)}
+    elif verb == "multitask":
+        del chosen["data.dataset"]
+        chosen |= {"data.datasets": ["sst2", "mnli"], "distillation.teachers.sst2": named}
+        chosen |= {"distillation.teachers.mnli": []}
+    result = road(verb, *flags(chosen), "--run-dir", tmp_path / "run")
     print(result.err)
     assert result.code == code
     assert all(part in result.err for part in message), result.err
-    assert not (tmp_path / "run").exists()
+    assert teacher != "short" or "teacher 0" not in result.err
+    assert verb == "finetune" or not (tmp_path / "run").exists()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_a_student_with_a_slow_tokenizer_is_refused(road, flags, sentiment, models, tmp_path):
-    chosen = sentiment | {"init": str(models / "slow")}
-    result = road("finetune", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(result.err)
-    assert result.code == 3
-    assert "slow holds no tokenizer (tokenizer.json or vocab.txt)" in result.err
-    assert not (tmp_path / "run" / "checkpoints").exists()
-
-
-@pytest.fixture
-def with_short_teacher(sentiment, models):
-    """Overrides with a second teacher that reads 16 tokens a row."""
+@pytest.mark.parametrize(
+    ("changes", "warns"),
+    [({"distillation.on_truncated": "learn"}, True), ({"data.max_length_tokens": 8}, False)],
+    ids=["a declared choice", "rows that the student truncates as well"],
+)
+def test_a_student_learns_from_a_teacher_that_truncates(
+    road, flags, sentiment, models, tmp_path, caplog, changes, warns
+):
     named = [str(models / "fits"), str(models / "short")]
-    return sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
-
-
-def test_a_text_that_a_teacher_truncates_is_refused_before_anything_starts(
-    road, flags, with_short_teacher, models, tmp_path
-):
-    result = road("distill", *flags(with_short_teacher), "--run-dir", tmp_path / "run")
-    print(result.err)
-    assert result.code == 2
-    assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in result.err
-    assert "teacher 0" not in result.err
-    for part in ("which the student reads whole", "allowed: ", "distillation.on_truncated=learn"):
-        assert part in result.err
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_declared_choice_learns_from_a_teacher_that_truncates(
-    road, flags, with_short_teacher, models, tmp_path, caplog
-):
-    chosen = with_short_teacher | {"distillation.host": "process", "training.steps": 2}
-    chosen |= {"distillation.on_truncated": "learn", "console": "plain"}
+    chosen = sentiment | changes | {"distillation.teachers": named, "console": "plain"}
+    chosen |= {"distillation.host": "process", "training.steps": 2}
     result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(result.err, caplog.text)
     assert result.code == 0, result.err
-    assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in caplog.text
-    assert "teachers/cut_1" in caplog.text
+    for part in (f"teacher 1 ({models / 'short'}) reads at most 16 tokens", "teachers/cut_1"):
+        assert (part in caplog.text) == warns
     assert "warning: teacher 0" not in caplog.text
-
-
-def test_rows_that_the_student_truncates_as_well_are_no_error(
-    road, flags, with_short_teacher, tmp_path, caplog
-):
-    chosen = with_short_teacher | {"distillation.host": "process", "training.steps": 2}
-    chosen |= {"data.max_length_tokens": 8, "console": "plain"}
-    result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(result.err, caplog.text)
-    assert result.code == 0, result.err
-    assert "reads at most" not in caplog.text
-
-
-def test_a_mixture_refuses_a_teacher_that_truncates(road, flags, with_short_teacher, tmp_path):
-    chosen = {k: v for k, v in with_short_teacher.items() if k != "data.dataset"}
-    named = chosen.pop("distillation.teachers")
-    chosen |= {"data.datasets": ["sst2", "mnli"], "distillation.teachers.sst2": named}
-    chosen |= {"distillation.teachers.mnli": [], "training.steps": 2}
-    result = road("multitask", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(result.err)
-    assert result.code == 2
-    assert "reads at most 16 tokens" in result.err
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_student_that_reads_shorter_rows_than_the_data_is_refused(
-    road, flags, sentiment, tmp_path
-):
-    place = publish(tmp_path / "brief", "electra", max_position_embeddings=16)
-    result = road(
-        "finetune", *flags(sentiment | {"init": str(place)}), "--run-dir", tmp_path / "run"
-    )
-    print(result.err)
-    assert result.code == 2
-    assert "data.max_length_tokens" in result.err
-
-
-def test_a_window_that_a_teacher_truncates_is_refused(road, flags, questions, tmp_path):
-    place = publish(
-        tmp_path / "short", "roberta", "ForQuestionAnswering", max_position_embeddings=42
-    )
-    chosen = questions | {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
-    result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    print(result.err)
-    assert result.code == 2
-    assert "reads at most 40 tokens" in result.err
-    assert not (tmp_path / "run").exists()

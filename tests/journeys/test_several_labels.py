@@ -9,7 +9,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
+from scipy.special import expit
+from sklearn.metrics import f1_score, log_loss
 
 import road_ray as rr
 from road_ray.errors import DataError
@@ -49,7 +50,7 @@ def trained(overrides):
     return rr.finetune(overrides=overrides)
 
 
-def shares_of_transformers(directory, texts):
+def logits_of_transformers(directory, texts):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
@@ -57,7 +58,7 @@ def shares_of_transformers(directory, texts):
     assert list(model.config.id2label.values()) == list(WORDS)
     encoded = AutoTokenizer.from_pretrained(directory)(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
-        return model(**encoded).logits.sigmoid().numpy()
+        return model(**encoded).logits.numpy()
 
 
 def test_figures_thresholds_and_predictions(trained):
@@ -65,7 +66,7 @@ def test_figures_thresholds_and_predictions(trained):
     model = rr.load(str(trained.directory))
     predicted = model([row["text"] for row in dev])
     shares = np.array([list(row["scores"].values()) for row in predicted])
-    plain = shares_of_transformers(trained.hf_dir, [row["text"] for row in dev])
+    plain = expit(logits_of_transformers(trained.hf_dir, [row["text"] for row in dev]))
     np.testing.assert_allclose(shares, plain, rtol=0, atol=1e-5)
     gold = np.array([[label in row["labels"] for label in WORDS] for row in dev])
     figures = {name.removeprefix("eval/moods/"): x for name, x in trained.metrics.items()}
@@ -92,6 +93,7 @@ def student(overrides, trained, tmp_path_factory):
     second = rr.finetune(overrides=overrides | others | {"run_dir": str(place / "second")})
     chosen = {"run_dir": str(place / "student"), "weighting.rule": "correctness"}
     chosen |= {"data.unlabelled": [str(place / "more.jsonl")], "training.steps": 6}
+    chosen |= {"calibrate": True, "distillation.host": "process"}
     teachers = [str(trained.directory), str(second.directory)]
     return rr.distill(overrides=overrides | chosen | {"distillation.teachers": teachers})
 
@@ -103,6 +105,27 @@ def test_a_student_of_two_teachers_with_unlabelled_rows(student):
     card = (student.hf_dir / "README.md").read_text()
     assert "have a threshold of each label" in card
     assert "logits.sigmoid()" in card
+
+
+def test_labels_share_a_temperature_and_thresholds_are_of_calibrated_probabilities(student):
+    dev, record = rows(32, 2), json.loads((student.hf_dir / "road_ray.json").read_text())
+    texts = [row["text"] for row in dev]
+    gold = np.array([[label in row["labels"] for label in WORDS] for row in dev])
+    logits = logits_of_transformers(student.hf_dir, texts)
+    nll = [
+        log_loss(gold.ravel(), expit(logits / t).ravel())
+        for t in record["temperature"] * np.array([1, 0.99, 1.01, 0.7, 1.5])
+    ]
+    assert nll[0] == min(nll)
+    scores = np.array([list(row["scores"].values()) for row in rr.load(student.hf_dir)(texts)])
+    np.testing.assert_allclose(scores, expit(logits / record["temperature"]), atol=1e-5)
+    limits = np.array([record["label_thresholds"][label] for label in WORDS])
+    tuned = 100 * f1_score(gold, scores > limits, average="micro", zero_division=0)
+    assert student.metrics["eval/moods/at_threshold_micro_f1"] == pytest.approx(tuned)
+    bins = np.digitize(scores.ravel(), np.arange(1, 15) / 15)
+    gaps = [(scores - gold).ravel()[bins == b].sum() for b in range(15)]
+    error = 100 * np.abs(gaps).sum() / gold.size
+    assert student.metrics["eval/moods/ece_calibrated"] == pytest.approx(error, abs=0.01)
 
 
 def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
@@ -147,7 +170,7 @@ def test_what_predict_writes_is_a_teacher(road, overrides, trained, tmp_path):
     file = tmp_path / "answers.csv"
     train = f"{overrides['data.root']}/train.jsonl"
     assert road("predict", str(trained.directory), train, "--output", str(file)).code == 0
-    chosen = overrides | {"training.steps": 3}
+    chosen = overrides | {"training.steps": 3, "distillation.host": "process"}
     students = [
         rr.distill(
             overrides=chosen
@@ -173,6 +196,7 @@ def test_teachers_of_folds_teach_and_are_evaluated_together(road, overrides, tmp
     done = road("teachers", *keys, steps, "num_folds=2", "num_teachers=1", f"run_dir={folds}")
     assert done.code == 0, done.err
     teachers = {"distillation.teachers": [f"{folds}/teachers.json"], "training.steps": 3}
+    teachers |= {"distillation.host": "process"}
     student = rr.distill(overrides=overrides | teachers | {"run_dir": str(tmp_path / "student")})
     assert (student.directory / "teachers.json").is_file()
     sets = [key for key in keys if key.startswith(("data.root", "data.sets"))]

@@ -135,24 +135,6 @@ def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses(
     assert together["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
 
 
-def test_tokens_and_numbers_are_averaged_by_their_losses_too():
-    each, ones = torch.randn(2, 1, 3, 2), torch.ones(2, 1, 3)
-    keep = torch.ones(1, 3, dtype=torch.bool)
-    options = {"teacher_logits": each, "teacher_weights": ones, "keep": keep}
-    made = terms(
-        PAIR, torch.zeros(1, 3, 2), each[0], labels=torch.tensor([[0, 1, -100]]), **options
-    )
-    apart = {"teacher_logits": each[:, 0, :2], "teacher_weights": ones[:, 0, :2]}
-    flat = terms(PAIR, torch.zeros(2, 2), each[0, 0, :2], labels=torch.tensor([0, 1]), **apart)
-    torch.testing.assert_close(made["d_soft"].total, flat["d_soft"].total)
-    options = {
-        "teacher_logits": torch.tensor([[[1.0]], [[3.0]]]),
-        "teacher_weights": torch.ones(2, 1),
-    }
-    made = terms(SCORE, torch.zeros(1, 1), torch.tensor([[2.0]]), labels=torch.ones(1), **options)
-    assert made["d_soft"].total.item() == pytest.approx(5.0 / 5**2)
-
-
 class TestAnnealing:
     def objective(self):
         logits = torch.tensor([[0.3, -0.2], [1.0, 0.5]])

@@ -67,9 +67,9 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
     )
 
 
-def stream(features, *, batch_size=8, rank=0, size=1):
+def stream(features, *, batch_size=8, rank=0, size=1, noise_channels=NOISE_CHANNELS):
     batching, share = Batching(batch_size, seed=5), WorkerShare(rank, size)
-    return BatchStream(features, batching, share, pad_id=0, noise_channels=NOISE_CHANNELS)
+    return BatchStream(features, batching, share, pad_id=0, noise_channels=noise_channels)
 
 
 def training(directory, **options):

@@ -44,16 +44,6 @@ def test_what_autograd_keeps_is_counted_once_and_parameters_are_not():
     assert saved.largest == (5 * 3 + 5 * 3) * 4
 
 
-def test_a_part_of_a_batch_has_its_rows_everywhere(tiny):
-    batch = tiny.stream(tiny.rows())[0]
-    part = profile._part(batch, 3)
-    assert torch.equal(part["input_ids"], batch["input_ids"][:3])
-    assert torch.equal(part["labels"], batch["labels"][:3])
-    assert torch.equal(part["noise"], batch["noise"][:, :3])
-    assert part["dataset"] == batch["dataset"]
-    assert profile._part(batch, 8) is batch
-
-
 def test_rows_of_whole_batches_are_reckoned_from_parts(tiny, tmp_path, monkeypatch):
     """A step that would take too long is measured on two rows; sizes and counts are of all."""
 

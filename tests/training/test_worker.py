@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from road_ray.distributed.train import worker_group
 from road_ray.training.worker import Worker
 
 
@@ -31,20 +27,3 @@ def test_alone_every_method_is_the_identity():
 def test_only_rank_0_is_the_main_process():
     assert not Worker(rank=1, size=2).is_main
     assert Worker().device == torch.device("cpu")
-
-
-def test_a_long_write_is_waited_for_in_a_barrier_of_its_own(monkeypatch):
-    """All other collectives, the logits of an evaluation too, have the time-out of the group, half
-    an hour. A worker that hangs must not stop the group for days.
-    """
-    waited, gathered = [], []
-    monkeypatch.setattr(dist, "new_group", lambda **options: options)
-    monkeypatch.setattr(dist, "barrier", waited.append)
-    worker = Worker(rank=0, size=2)
-    for _ in range(2):
-        worker.barrier()
-    assert waited == [{"backend": "gloo", "timeout": timedelta(hours=2)}] * 2
-    monkeypatch.setattr(dist, "gather_object", lambda *given, **named: gathered.append(named))
-    worker.gather("logits")
-    assert gathered == [{}]  # of the default group
-    assert worker_group._COLLECTIVE_SECONDS == 1800
