@@ -13,7 +13,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, DebertaV2TokenizerFast, RobertaTokenizerFast
 
-from road_ray.data.tokenizer import train_tokenizer
+from road_ray.data.tokenizer import train_wordpiece
 
 _WIDTH = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 _POSITIONS = 160
@@ -58,7 +58,7 @@ def tokenizer_of(family: str, texts: tuple[str, ...] = TEXTS, size: int = 300) -
     """
     kind = _TOKENIZERS.get(family, "wordpiece")
     if kind == "wordpiece":
-        return train_tokenizer(list(texts), vocab_size=size, kind="wordpiece")
+        return train_wordpiece(list(texts), vocab_size=size)
     if kind == "bpe":
         special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
         made = Tokenizer(models.BPE())

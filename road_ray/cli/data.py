@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -100,11 +100,11 @@ def _documents(data: CorpusConfig, rows: int) -> str:
     """Return the beginnings of the first documents of a corpus."""
     from itertools import islice
 
-    from road_ray.data.corpus.documents import read_corpus
+    from road_ray.data.corpus.documents import Documents
     from road_ray.data.corpus.prepare_corpus import corpus_text
     from road_ray.errors import shorten
 
-    documents = islice(read_corpus(corpus_text(data)), rows)
+    documents = islice(Documents(corpus_text(data)), rows)
     return "\n\n".join([f"{data.corpus}:", *(shorten(text, 300) for text in documents)])
 
 
@@ -113,17 +113,13 @@ def data_tokenizer(
     corpus: Annotated[str, typer.Argument(help="file, directory or address of text")],
     out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
     vocab_size: Annotated[int, typer.Option(min=8, help="number of entries")] = 8192,
-    kind: Annotated[
-        Literal["wordpiece", "bpe", "unigram"],
-        typer.Option(help="of BERT, of RoBERTa, of DeBERTa-v3"),
-    ] = "wordpiece",
     cased: Annotated[bool, typer.Option("--cased", help="keep capital letters")] = False,
 ) -> None:
-    """Train a tokenizer on a corpus."""
+    """Train a WordPiece tokenizer on a corpus."""
     from road_ray.data.corpus.documents import Documents
-    from road_ray.data.tokenizer import train_tokenizer
+    from road_ray.data.tokenizer import train_wordpiece
 
-    trained = train_tokenizer(Documents(corpus), kind, vocab_size=vocab_size, lowercase=not cased)
+    trained = train_wordpiece(Documents(corpus), vocab_size=vocab_size, lowercase=not cased)
     trained.save_pretrained(out)
     typer.echo(f"{len(trained)} entries: {out}")
     typer.echo(f"next: road pretrain data.corpus={corpus} data.tokenizer={out}")

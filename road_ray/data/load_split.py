@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.custom_task import custom_entry, labels_missing
 from road_ray.data.features.encode_examples import (
     LEAST_EXAMPLES,
-    cache_directory,
     cache_key,
     check_labels,
     encode,
@@ -54,7 +52,6 @@ from road_ray.system.own_names import is_own, named_object
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_log = logging.getLogger(__name__)
 # Pairs without an order, which are learnt both ways round: ``double_unordered`` of
 # google-research/electra.
 _UNORDERED = ("mrpc", "stsb")
@@ -203,8 +200,9 @@ def load_split(
     if is_training and name in _UNORDERED:
         pairs = [e for e in examples if isinstance(e, TextExample)]
         examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
-    examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
-    examples = _with_turns(examples, source.history_turns or 0, name)
+    examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
+    if turns := source.history_turns:
+        examples = [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
     make = partial(
         encode,
         examples,
@@ -216,46 +214,11 @@ def load_split(
         further=[catalog.TASKS[other] for other in entry.also],
         **window_limits(row_limits(source), task),
     )
-    directory = cache_directory(source.cache)
-    if directory is not None and len(examples) >= LEAST_EXAMPLES:
+    if source.cache != "off" and len(examples) >= LEAST_EXAMPLES:
+        place = source.cache or places.cache_home() / "features"
         key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
-        make = partial(load_or_encode, directory, key, make)
-    features = make()
-    _log_truncated(features, "training rows" if is_training else "rows")
-    return Split(entry, task, examples, features)
-
-
-def _with_turns(examples: Sequence[Example], turns: int, name: str) -> Sequence[Example]:
-    """Return questions of a dialog with the ``turns`` before them; other examples as they are."""
-    if not any(isinstance(example, SpanExample) and example.history for example in examples):
-        return examples
-    if not turns:
-        _log.warning(
-            "%s: questions of a dialog are read without the turns before them\n"
-            "  fix: data.history_turns=2 puts two of them before a question",
-            name,
-        )
-    return [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
-
-
-def _log_truncated(features: Features, rows: str) -> None:
-    """Log how many rows are truncated, as a warning if all of them are."""
-    if cut := features.num_truncated:
-        number = len(features.bounds) - 1
-        _log.log(
-            logging.WARNING if cut == number else logging.INFO,
-            "%s: %d of %d %s are cut to %s tokens, which loses %.1f%% of all tokens",
-            *(features.dataset, cut, number, rows, features.max_length_tokens),
-            features.truncation["truncated_tokens_percent"],
-        )
-
-
-def read_unlabelled_rows(
-    names: Sequence[str], dataset: str, source: SourceConfig
-) -> Sequence[Example]:
-    """Return the rows of files and data sets that follow those of ``dataset`` without labels."""
-    entry, task = find_dataset(dataset, source)
-    return [*_unlabelled(names, entry, task, source)]
+        make = partial(load_or_encode, places.path_of(str(place), "data.cache"), key, make)
+    return Split(entry, task, examples, make())
 
 
 def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
@@ -305,10 +268,12 @@ def row_features(
     )
 
 
-def _unlabelled(
-    names: Sequence[str], entry: Dataset, task: Task, source: SourceConfig
-) -> Iterator[Example]:
-    """Yield the rows of files and of training splits of data sets, without labels."""
+def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfig) -> list[Example]:
+    """Return the rows of files and of training splits of data sets that follow those of ``dataset``
+    without labels.
+    """
+    entry, task = find_dataset(dataset, source)
+    found: list[Example] = []
     root = resolve_root(source.root) if names else None
     for name in names:
         file = unlabelled_file(name, root)
@@ -337,8 +302,9 @@ def _unlabelled(
                 f"data.unlabelled: {name} has rows of {max(widths)} texts, "
                 f"{entry.name} of {len(entry.columns.text)}"
             )
-        for number, row in enumerate(rows):  # no labelled row has such an id
-            yield replace(row.unlabelled(), id=f"unlabelled/{name}/{number}")
+        ids = (f"unlabelled/{name}/{number}" for number in range(len(rows)))  # of no labelled row
+        found += [replace(row.unlabelled(), id=id) for row, id in zip(rows, ids, strict=True)]
+    return found
 
 
 def _rest(entry: Dataset, task: Task, source: SourceConfig) -> list[Example]:

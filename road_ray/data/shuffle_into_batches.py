@@ -50,16 +50,6 @@ class Windows:
     expect: Callable[[Sequence[int]], None] = lambda shards: None
     """Called with the numbers of the shards that are read from now on."""
 
-    @classmethod
-    def of(
-        cls,
-        starts: Longs,
-        shards: int,
-        expect: Callable[[Sequence[int]], None] = lambda shards: None,
-    ) -> Windows:
-        """Return windows of the size of ``shards`` of the largest shards."""
-        return cls(starts, shards * int(np.diff(starts).max()), expect)
-
 
 class WindowOrder:
     """Batches of epochs whose shards are in a random order, another one in each epoch.

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_NO_WORDS = (
-    "no vocabulary can be learnt: the corpus has no words\n"
-    "  fix: check data.corpus; nothing was written"
-)
 _ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 
 
@@ -40,7 +36,10 @@ def train_wordpiece(
         for part in normalizer.normalize_str(character).split():
             counts.update(dict.fromkeys(part, count))
     if not counts:
-        raise DataError(_NO_WORDS)
+        raise DataError(
+            "no vocabulary can be learnt: the corpus has no words\n"
+            "  fix: check data.corpus; nothing was written"
+        )
     by_frequency = sorted(counts, key=lambda character: (-counts[character], character))
     alphabet = sorted(by_frequency[:_ALPHABET_SIZE])
 
@@ -63,55 +62,6 @@ def train_wordpiece(
     inner = sorted(set(learnt(0, [*SPECIAL_TOKENS])) - set(alphabet))
     words = [*SPECIAL_TOKENS, *learnt(vocab_size, [*SPECIAL_TOKENS, *inner])]
     return _bert_tokenizer({word: index for index, word in enumerate(words)}, lowercase)
-
-
-def train_tokenizer(
-    documents: Iterable[str], kind: str, *, vocab_size: int, lowercase: bool = True
-) -> PreTrainedTokenizerFast:
-    """Train a tokenizer of at most ``vocab_size`` entries, special tokens first.
-
-    ``kind`` is ``wordpiece`` (BERT), ``bpe`` on bytes (GPT-2, RoBERTa) or ``unigram``
-    (SentencePiece, DeBERTa-v3). The same text gives the same vocabulary, but for ``unigram``, whose
-    trainer breaks ties at random: entries of equal score change places. Texts become ``[CLS] a
-    [SEP]``, or ``[CLS] a [SEP] b [SEP]``.
-    """
-    if kind == "wordpiece":
-        return train_wordpiece(documents, vocab_size=vocab_size, lowercase=lowercase)
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
-
-    shared: dict[str, Any] = {
-        "vocab_size": vocab_size,
-        "special_tokens": list(SPECIAL_TOKENS),
-        "show_progress": False,
-    }
-    trainer: Any
-    if kind == "bpe":
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-        tokenizer.decoder = decoders.ByteLevel()
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(initial_alphabet=sorted(alphabet), **shared)
-    else:
-        tokenizer = Tokenizer(models.Unigram())
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        tokenizer.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(unk_token="[UNK]", **shared)
-    parts: list[Any] = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
-    tokenizer.normalizer = normalizers.Sequence(parts)
-    tokenizer.train_from_iterator(documents, trainer)
-    if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
-        raise DataError(_NO_WORDS)
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
-    )
-    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    special: dict[str, Any] = dict(zip(names, SPECIAL_TOKENS, strict=True))
-    inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=inputs, **special)
 
 
 def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -50,7 +50,8 @@ FIELDS = (
 REST = "rest"
 """Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
 S = TypeVar("S", bound=SourceConfig)
-_DEFAULTS = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
+_WINDOWS = ("stride_tokens", "max_question_tokens")
+_DEFAULTS: dict[str, Any] = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
 LIMITS = ("max_length_tokens", *_DEFAULTS)
 """Keys of ``data`` and of ``road_ray.json``."""
 
@@ -219,40 +220,28 @@ def row_limits(source: SourceConfig) -> dict[str, Any]:
     """Return every limit of ``data``, with the defaults of those that are not set; None for a row
     length that depends on the task, and for windows of texts that do not overlap.
     """
-    limits: dict[str, Any] = {n: _or_default(getattr(source, n), n) for n in _DEFAULTS}
+    given = {name: value for name in _DEFAULTS if (value := getattr(source, name)) is not None}
+    limits = {"max_length_tokens": source.max_length_tokens, **_DEFAULTS, **given}
     limits["windows"] = source.windows or NO_WINDOWS
     if limits["windows"] != NO_WINDOWS:
         limits["stride_tokens"] = source.stride_tokens
-    return {"max_length_tokens": source.max_length_tokens, **limits}
+    return limits
 
 
-class WindowLimits(TypedDict, total=False):
-    """Limits of the windows of contexts or texts, as ``encode`` takes them."""
-
-    stride_tokens: int | None
-    max_question_tokens: int
-    windows: str
-
-
-def window_limits(limits: Mapping[str, Any], task: Task) -> WindowLimits:
-    """Return the limits of windows in a record or in ``row_limits``; none if the task has none."""
-    if not isinstance(task.kind, Span):
-        windows = limits.get("windows") or NO_WINDOWS
-        if windows == NO_WINDOWS or isinstance(task.kind, Tag):
-            return {}
-        return {"windows": windows, "stride_tokens": limits.get("stride_tokens")}
-    stride, question = "stride_tokens", "max_question_tokens"
-    return {
-        "stride_tokens": _or_default(limits.get(stride), stride),
-        "max_question_tokens": _or_default(limits.get(question), question),
-    }
+def window_limits(limits: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """Return the limits of windows in a record or in ``row_limits``, as ``encode`` takes them; none
+    if the task has none.
+    """
+    if isinstance(task.kind, Span):
+        given = {name: value for name, value in limits.items() if value is not None}
+        return {name: given.get(name, _DEFAULTS[name]) for name in _WINDOWS}
+    windows = limits.get("windows") or NO_WINDOWS
+    if windows == NO_WINDOWS or isinstance(task.kind, Tag):
+        return {}
+    return {"windows": windows, "stride_tokens": limits.get("stride_tokens")}
 
 
 def with_trained_limits(source: S, record: Mapping[str, Any]) -> S:
     """Return ``data`` with the limits in the record of a model where it sets none of its own."""
     unset = [name for name in (*LIMITS, "windows") if getattr(source, name) is None]
     return source.model_copy(update={name: record.get(name) for name in unset})
-
-
-def _or_default(value: int | None, name: str) -> int:
-    return _DEFAULTS[name] if value is None else value

@@ -142,10 +142,6 @@ class Storage:
 
         retried(write, f"{self.shown(path)}: cannot be written")
 
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        retried(lambda: self._opened[0].delete_file(path), f"{self.shown(path)}: cannot be deleted")
-
     def download(self, path: str, target: IO[bytes], size: int) -> str:
         """Copy a file of ``size`` bytes into ``target``; return the sha256 of the copied bytes."""
         digest = hashlib.sha256()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from road_ray.config import load, preset_named_in
 from road_ray.config import yaml_files as yaml_lines
-from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.documents import Documents
 from road_ray.data.features.encode_examples import encode
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Span
@@ -86,7 +86,7 @@ def test_readers_of_data_sets(sample, amount, tmp_path, tokenizer):
 def test_readers_of_corpora(name, text, amount, tmp_path):
     def read(content):
         (tmp_path / name).write_bytes(content)
-        for document in islice(read_corpus(tmp_path / name), 4):
+        for document in islice(Documents(tmp_path / name), 4):
             document.encode()
 
     tried(amount, fuzz.written(text), read)

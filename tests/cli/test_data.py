@@ -49,11 +49,10 @@ class TestData:
         assert shown.count("gold:") == 2
         assert "gold: " in road("data", "peek", "sst2", *peek[3:]).out
 
-    @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-    def test_a_cased_tokenizer_of_every_kind(self, road, tmp_path, kind):
+    def test_a_cased_tokenizer(self, road, tmp_path):
         text, made = tmp_path / "text.txt", tmp_path / "made"
         text.write_text("The Cat sat on the Mat.\nthe cat, The Mat.\n" * 20)
-        options = ("--kind", kind, "--vocab-size", 300)
+        options = ("--vocab-size", 300)
         assert road("data", "tokenizer", text, made, *options, "--cased").code == 0
         ids = load_tokenizer(made)
         assert ids("The Cat")["input_ids"] != ids("the cat")["input_ids"]

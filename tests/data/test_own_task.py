@@ -143,14 +143,12 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "they cannot be listed: data set 'mine': no file"),
         ("t,l\nx,a\ny,a\n", "x.csv has 1 different values in column 'l': 'a'"),
         ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "kind: regress.*300 different values"),
     ],
 )
 def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, message):
-    if content:
-        (tmp_path / "x.csv").write_text(content)
+    (tmp_path / "x.csv").write_text(content)
     with pytest.raises(ConfigError, match=f"(?s){message}"):
         find_dataset("mine", source(tmp_path, mine=REVIEW | {"train": "x.csv"}))
 

@@ -13,7 +13,6 @@ from road_ray.data.tokenizer import (
     limit_length,
     load_tokenizer,
     special_ids,
-    train_tokenizer,
     train_wordpiece,
 )
 from road_ray.errors import CheckpointError, DataError
@@ -117,28 +116,6 @@ def test_a_cased_vocabulary_stays_cased(tmp_path, words, config, expected):
     directory = write_vocabulary(tmp_path / "model", *words, **config)
     assert load_tokenizer(directory).tokenize("The") == expected
     assert load_tokenizer(directory / "vocab.txt").tokenize("The") == expected
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_other_kinds_are_trained_saved_and_loaded_by_plain_transformers(tmp_path, kind, lowercase):
-    trained = train_tokenizer(TEXT, kind, vocab_size=300, lowercase=lowercase)
-    assert [trained.convert_ids_to_tokens(index) for index in range(5)] == list(SPECIAL_TOKENS)
-    assert len(special_ids(trained)) == 4
-    trained.save_pretrained(tmp_path)
-    plain, ours = AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(tmp_path)
-    encoded = trained("The cat", "A dog")
-    ids, kinds = encoded["input_ids"], encoded["token_type_ids"]
-    assert plain("The cat", "A dog")["input_ids"] == ours("The cat", "A dog")["input_ids"] == ids
-    assert (ids[0], ids[-1]) == (trained.cls_token_id, trained.sep_token_id)
-    assert set(kinds[: ids.index(trained.sep_token_id) + 1]) == {0}
-    text = trained.decode(trained("The cat sat")["input_ids"], skip_special_tokens=True).strip()
-    assert text == ("the cat sat" if lowercase else "The cat sat")
-    if kind == "bpe":
-        again = train_tokenizer(TEXT, kind, vocab_size=300, lowercase=lowercase)
-        assert again.get_vocab() == trained.get_vocab()
-    with pytest.raises(DataError, match="no words"):
-        train_tokenizer([], "unigram", vocab_size=50)
 
 
 def test_a_tokenizer_larger_than_the_table_is_refused():

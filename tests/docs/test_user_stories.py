@@ -16,7 +16,7 @@ import sys
 import httpx
 import pytest
 
-from road_ray.data.tokenizer import train_tokenizer
+from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed.jobs.cluster_profile import load_profile
 from road_ray.distributed.jobs.job_client import run_directory_of
 from road_ray.verbs import configure
@@ -51,7 +51,7 @@ def hub(tmp_path_factory):
     """Tiny models under the names of published ones, with words of the examples."""
     place = tmp_path_factory.mktemp("hub")
     texts = [path.read_text("utf-8") for path in (EXAMPLES / "data").iterdir()]
-    tokenizer = train_tokenizer(texts, vocab_size=500, kind="wordpiece")
+    tokenizer = train_wordpiece(texts, vocab_size=500)
     for size in ("small", "base"):
         shared = {"tokenizer": tokenizer, "max_position_embeddings": 512}
         for part, head in (("discriminator", "ForPreTraining"), ("generator", "ForMaskedLM")):

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from road_ray.data.corpus.documents import read_corpus, text_files
+from road_ray.data.corpus.documents import Documents, text_files
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.system import remote_files as module
 from road_ray.system.remote_files import Storage, address_below, is_address, retried
@@ -72,7 +72,7 @@ def test_text_of_every_layout_is_streamed(stored_in_s3, tmp_path, monkeypatch):
     }
     for name, value in content.items():
         first.write(f"{first.base}/{name}", value)
-    assert list(read_corpus(first.address)) == ["One.", "Two."] * 50 + ["P1", "P2", "C", "A1", "Z"]
+    assert list(Documents(first.address)) == ["One.", "Two."] * 50 + ["P1", "P2", "C", "A1", "Z"]
 
 
 def test_a_place_without_text_names_what_is_there(stored):
@@ -163,7 +163,7 @@ def test_a_file_that_is_written_while_it_is_read_is_refused(stored):
     first = stored("changing")
     path = f"{first.base}/a.txt"
     first.write(path, b"One.\n\nTwo.\n")
-    documents = read_corpus(first.address)
+    documents = iter(Documents(first.address))
     assert next(documents) == "One."
     first.write(path, b"One.\n\nTwo and more.\n")
     with pytest.raises(DataError, match=r"a\.txt: changed while it was read(?s:.)*fix"):
@@ -249,7 +249,7 @@ def web_server(monkeypatch):
 
 
 def test_a_text_is_read_by_ranges(web_server):
-    assert list(read_corpus(web_server.address)) == DOCUMENTS
+    assert list(Documents(web_server.address)) == DOCUMENTS
     assert web_server.requests >= len(TEXT) // 4096
 
 
@@ -259,7 +259,7 @@ def test_a_text_is_read_by_ranges(web_server):
 )
 def test_a_wrong_answer_is_asked_for_again(web_server, fault):
     web_server.faults = ["", fault, "", fault]
-    assert list(read_corpus(web_server.address)) == DOCUMENTS
+    assert list(Documents(web_server.address)) == DOCUMENTS
     assert not web_server.faults
 
 
@@ -267,14 +267,14 @@ def test_a_wrong_answer_is_asked_for_again(web_server, fault):
 def test_a_server_that_stays_wrong_is_told(web_server, fault):
     web_server.faults = ["", *[fault] * 100]
     with pytest.raises(ResourceError, match=r"text.txt: cannot be read at byte \d+(?s:.)*attempts"):
-        list(read_corpus(web_server.address))
+        list(Documents(web_server.address))
 
 
 @pytest.mark.parametrize("fault", ["403", "404"])
 def test_a_refusal_is_told_at_once(web_server, fault):
     web_server.faults = ["", fault]
     with pytest.raises(ResourceError, match=rf"status {fault}(?s:.)*1 attempts"):
-        list(read_corpus(web_server.address))
+        list(Documents(web_server.address))
 
 
 def test_a_file_has_the_size_that_the_server_tells(web_server):

@@ -1,7 +1,7 @@
 """Build the shards of a corpus from raw text, on all cores or machines.
 
-Shards are written to a hidden directory beside the corpus, which is renamed when complete; in an
-object store, which knows no rename, the manifest is written last. A build that stopped restarts.
+The manifest is written last; a directory or address without one is no corpus, and a build that
+stopped restarts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,16 +29,13 @@ from road_ray.data.corpus.encode_documents import (
 from road_ray.data.corpus.memory_mapped_corpus import (
     FORMAT,
     MANIFEST,
-    Corpus,
-    DamagedCorpus,
     manifest_digest,
-    open_corpus,
-    stored_manifest,
     tokenizer_digest,
 )
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
-from road_ray.system.files import staged_directory
+from road_ray.system.files import staged_beside
+from road_ray.system.operating_system import sync
 from road_ray.system.remote_files import Storage
 
 if TYPE_CHECKING:
@@ -51,67 +49,8 @@ _LOG_EVERY_SECONDS = 30.0
 
 def build_corpus(
     parts: Sequence[Iterable[str]],
-    directory: Path,
+    place: Path | Storage,
     tokenizer: PreTrainedTokenizerFast,
-    *,
-    shuffled_shards: int | None = None,
-    **options: Any,
-) -> Corpus:
-    """Return the opened corpus in ``directory``, whose name stands for its text and settings; build
-    it if it is missing or damaged.
-
-    Each of ``parts`` yields documents, which never share a row; ``options`` are those of
-    ``_write_corpus``. Raises ``DataError`` for a text without rows.
-    """
-    try:
-        return open_corpus(directory, shuffled_shards)
-    except DamagedCorpus as error:
-        if directory.exists():
-            _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with staged_directory(directory) as staged:
-
-            def write(name: str, content: Any) -> None:
-                (staged / name).write_bytes(content)
-
-            _write_corpus(parts, tokenizer, write, str(directory), **options)
-    except OSError as error:
-        raise ResourceError(
-            f"{directory}: the corpus cannot be written: {error}\n"
-            "  fix: free space there, make it writable, or name another directory"
-        ) from error
-    return open_corpus(directory, shuffled_shards)
-
-
-def build_stored_corpus(
-    parts: Sequence[Iterable[str]],
-    storage: Storage,
-    tokenizer: PreTrainedTokenizerFast,
-    **options: Any,
-) -> None:
-    """Write the corpus to an object store unless it exists there; otherwise like ``build_corpus``.
-
-    Two builders write the same bytes to the same names, so they need no lock.
-    """
-    try:
-        if stored_manifest(storage) is not None:
-            return
-    except DamagedCorpus as error:
-        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
-        storage.delete(f"{storage.base}/{MANIFEST}")
-
-    def write(name: str, content: Any) -> None:
-        storage.write(f"{storage.base}/{name}", content)
-
-    _write_corpus(parts, tokenizer, write, str(storage), **options)
-
-
-def _write_corpus(
-    parts: Sequence[Iterable[str]],
-    tokenizer: PreTrainedTokenizerFast,
-    write: Callable[[str, Any], None],
-    destination: str,
     *,
     max_length_tokens: int,
     seed: int = 0,
@@ -119,19 +58,27 @@ def _write_corpus(
     processes: int | None = None,
     encoding: Encoding = encoded_blocks,
 ) -> None:
-    """Write the shards of all parts, then the manifest. A shard has rows of one part only.
+    """Write a corpus to a directory or an object store.
 
-    ``encoding`` encodes the documents in ``processes`` processes, whose number does not change the
-    rows.
+    Each of ``parts`` yields documents; a shard has rows of one part only. ``encoding`` encodes them
+    in ``processes`` processes, whose number does not change the rows. The manifest is written last:
+    what a build that stopped has left is no corpus. Two builders write the same bytes to the same
+    names, so they need no lock. Raises ``DataError`` for a text without rows.
     """
     special_ids(tokenizer)  # raises before hours of tokenising
     _log.info(
         "%s: cutting it into rows of %d tokens, once; stored in %s",
-        source.split(", ")[0] or "the corpus", max_length_tokens, destination,
+        source.split(", ")[0] or "the corpus", max_length_tokens, place,
     )  # fmt: skip
+
+    def write(name: str, content: Any) -> None:
+        if isinstance(place, Storage):
+            place.write(f"{place.base}/{name}", content)
+        else:
+            _write_file(place / name, content)
+
     encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
-    encoded = encoding(blocks_of(parts), encoder, processes=processes)
-    sizes = _write_shards(encoded, write)
+    sizes = _write_shards(encoding(blocks_of(parts), encoder, processes=processes), write)
     if not sizes["rows"]:
         raise DataError(
             f"{source or 'the corpus'}: 0 rows of text\n"
@@ -148,6 +95,30 @@ def _write_corpus(
     }
     manifest["digest"] = manifest_digest(manifest)
     write(MANIFEST, f"{json.dumps(manifest, indent=1)}\n".encode())
+
+
+def is_built(place: Path | Storage) -> bool:
+    """Return True if there is a manifest at a directory or an address."""
+    if isinstance(place, Storage):
+        return place.find(f"{place.base}/{MANIFEST}") is not None
+    return (place / MANIFEST).exists()
+
+
+def _write_file(path: Path, content: Any) -> None:
+    """Write a file beside ``path``, then rename it: another builder's may be mapped there."""
+    staged = staged_beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_bytes(content)
+        sync(staged)
+        staged.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            staged.unlink()
+        raise ResourceError(
+            f"{path}: the corpus cannot be written: {error}\n"
+            "  fix: free space there, make it writable, or name another directory"
+        ) from error
 
 
 def _write_shards(encoded: Iterator[Encoded], write: Callable[[str, Any], None]) -> dict[str, Any]:

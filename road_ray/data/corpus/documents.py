@@ -66,30 +66,26 @@ def _state(found: Entry | os.stat_result | None) -> object:
     return found and (found.bytes, found.modified_ns // 10**9)
 
 
-def read_corpus(place: TextPlace) -> Iterator[str]:
-    """Yield the documents of a file, or of all files below a directory or address in order of their
-    names.
+@dataclass(frozen=True)
+class Documents:
+    """Documents of a file, or of all files below a directory or address in order of their names,
+    read again in every iteration.
 
     Parquet and JSONL hold a document in the column ``text``; in plain text a blank line separates
     documents. Empty documents are skipped. Raises ``DataError`` if a file cannot be read or there
     are no documents.
     """
-    count = 0
-    for document in chain.from_iterable(parts_of(text_files(place))):
-        count += 1
-        yield document
-    if not count:
-        raise DataError(f"{shown(place)}: 0 documents\n  fix: point `corpus` at a file with text")
-
-
-@dataclass(frozen=True)
-class Documents:
-    """Documents of a corpus, as ``read_corpus`` yields them, read again in every iteration."""
 
     place: TextPlace
 
     def __iter__(self) -> Iterator[str]:
-        return read_corpus(self.place)
+        count = 0
+        for document in chain.from_iterable(parts_of(text_files(self.place))):
+            count += 1
+            yield document
+        if not count:
+            place = shown(self.place)
+            raise DataError(f"{place}: 0 documents\n  fix: point `corpus` at a file with text")
 
 
 def parts_of(files: Sequence[TextFile]) -> list[Part]:

@@ -146,7 +146,9 @@ def open_corpus(directory: Path, windows_of: int | None = None) -> Corpus:
     except (OSError, pa.ArrowInvalid) as error:
         raise _damaged(path, str(error), directory) from error
     starts = _starts_of(shards)
-    windows = None if windows_of is None else Windows.of(starts, windows_of)
+    windows = None
+    if windows_of is not None:
+        windows = Windows(starts, windows_of * max(shard.rows for shard in shards))
     return Corpus(directory, tuple(opened), starts, manifest, windows)
 
 
@@ -224,7 +226,7 @@ class ShardCache:
     def fetch(self, storage: Storage, shard: Shard) -> Path:
         """Return the local copy of a shard; fetch it if needed.
 
-        Raises ``DamagedCorpus`` if the stored shard does not match the manifest, and
+        Raises ``DataError`` if the stored shard does not match the manifest, and
         ``ResourceError`` if the storage fails or the disk has no room.
         """
         path = self.directory / f"{shard.sha256}.arrow"
@@ -264,7 +266,7 @@ class ShardCache:
                 return
         finally:
             partial.unlink(missing_ok=True)
-        raise DamagedCorpus(
+        raise DataError(
             f"{storage}/{shard.name}: damaged corpus: sha256 {digest[:12]}, the manifest has "
             f"{shard.sha256[:12]}; it was changed after the corpus was built\n"
             "  fix: delete the corpus there and build it again\n"
@@ -316,29 +318,17 @@ class CachedShards(Sequence[OpenShard]):
         threading.Thread(target=fetch, daemon=True).start()
 
 
-def stored_manifest(storage: Storage) -> tuple[dict[str, Any], list[Shard]] | None:
-    """Return the manifest of the corpus at an address and its shards, None if there is none.
-
-    Raises ``DamagedCorpus`` for a damaged one.
-    """
-    path = f"{storage.base}/{MANIFEST}"
-    entry = storage.find(path)
-    if entry is None:
-        return None
-    return parse_manifest(storage.read(path, 0, entry.bytes), storage.shown(path), str(storage))
-
-
 def open_stored_corpus(
     storage: Storage, cache: ShardCache, shuffled_shards: int | None = None
 ) -> Corpus:
     """Open the corpus at an address; ``shuffled_shards`` are shuffled together.
 
-    Raises ``DamagedCorpus`` if there is none, ``ConfigError`` for a cache that is too small.
+    Raises ``DamagedCorpus`` for a damaged manifest, ``ConfigError`` for a cache that is too small.
     """
-    found = stored_manifest(storage)
-    if found is None:
-        raise _damaged(f"{storage}/{MANIFEST}", "there is no such file", str(storage))
-    manifest, shards = found
+    path = f"{storage.base}/{MANIFEST}"
+    entry = storage.find(path)
+    content = b"" if entry is None else storage.read(path, 0, entry.bytes)
+    manifest, shards = parse_manifest(content, storage.shown(path), str(storage))
     num_shuffled = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
     largest = max(shard.bytes for shard in shards)
     least = (num_shuffled + 2) * largest
@@ -351,7 +341,8 @@ def open_stored_corpus(
         )
     opened = CachedShards(storage, shards, cache, num_shuffled + 2)
     starts = _starts_of(shards)
-    windows = Windows.of(starts, num_shuffled, opened.expect)
+    rows = num_shuffled * max(shard.rows for shard in shards)
+    windows = Windows(starts, rows, opened.expect)
     return Corpus(str(storage), opened, starts, manifest, windows)
 
 

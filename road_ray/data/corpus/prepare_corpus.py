@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.build_corpus import build_corpus, build_stored_corpus
+from road_ray.data.corpus.build_corpus import build_corpus, is_built
 from road_ray.data.corpus.documents import (
     TEXT_SUFFIXES,
     Documents,
     TextFile,
     TextPlace,
     parts_of,
-    read_corpus,
     shown,
     size_of_file,
     text_files,
@@ -26,11 +25,11 @@ from road_ray.data.corpus.documents import (
 from road_ray.data.corpus.encode_documents import Encoding, encoded_blocks
 from road_ray.data.corpus.memory_mapped_corpus import (
     FORMAT,
-    MANIFEST,
     Corpus,
+    DamagedCorpus,
     ShardCache,
+    open_corpus,
     open_stored_corpus,
-    stored_manifest,
     tokenizer_digest,
 )
 from road_ray.data.load_split import resolve_root
@@ -66,30 +65,39 @@ def prepare_corpus(
     files = text_files(place)
     parts, source = parts_of(files), _fingerprint(place, files)
     directory = _shards_at(data, source, tokenizer)
-    options: dict[str, Any] = {
-        "max_length_tokens": data.max_length_tokens,
-        "source": source,
-        "processes": processes,
-        "encoding": encoding,
-    }
-    if is_address(directory):
-        storage = Storage(directory)
-        build_stored_corpus(parts, storage, tokenizer, **options)
-        cache_place = data.shard_cache or cache_home() / "shards"
-        cache = ShardCache(cache_place, round(data.shard_cache_gb * 1e9))
-        corpus = open_stored_corpus(storage, cache, data.shuffled_shards)
-    else:
-        shuffled = data.shuffled_shards
-        corpus = build_corpus(
-            parts, Path(directory), tokenizer, shuffled_shards=shuffled, **options
-        )
+    build = partial(
+        build_corpus,
+        parts,
+        directory,
+        tokenizer,
+        max_length_tokens=data.max_length_tokens,
+        source=source,
+        processes=processes,
+        encoding=encoding,
+    )
+    if not is_built(directory):
+        build()
+    try:
+        corpus = _opened(directory, data)
+    except DamagedCorpus as error:
+        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
+        build()
+        corpus = _opened(directory, data)
     if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
         raise DataError(
-            f"{directory.partition('?')[0]}: token id {largest}, the tokenizer has "
+            f"{directory}: token id {largest}, the tokenizer has "
             f"{len(tokenizer)} entries\n"
             "  fix: name a tokenizer whose ids follow each other from 0"
         )
     return corpus, tokenizer
+
+
+def _opened(directory: Path | Storage, data: CorpusConfig) -> Corpus:
+    if isinstance(directory, Path):
+        return open_corpus(directory, data.shuffled_shards)
+    place = data.shard_cache or cache_home() / "shards"
+    cache = ShardCache(place, round(data.shard_cache_gb * 1e9))
+    return open_stored_corpus(directory, cache, data.shuffled_shards)
 
 
 def is_prepared(data: CorpusConfig) -> bool:
@@ -98,10 +106,7 @@ def is_prepared(data: CorpusConfig) -> bool:
     if data.tokenizer is None and not _is_whole(_learnt_at(data, place)):
         return False
     source = _fingerprint(place, text_files(place))
-    directory = _shards_at(data, source, corpus_tokenizer(data, place))
-    if is_address(directory):
-        return stored_manifest(Storage(directory)) is not None
-    return (Path(directory) / MANIFEST).is_file()
+    return is_built(_shards_at(data, source, corpus_tokenizer(data, place)))
 
 
 def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[CorpusConfig, bool]:
@@ -114,7 +119,7 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
     place, size = corpus_text(data), 0
     text, is_complete = directory / "sample.jsonl", True
     with text.open("w", encoding="utf-8") as file:
-        for document in read_corpus(place):
+        for document in Documents(place):
             file.write(json.dumps({"text": document[:sample_bytes]}) + "\n")
             if (size := size + len(document)) >= sample_bytes:
                 is_complete = False
@@ -132,9 +137,11 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
     return data.model_copy(update=changes), is_complete
 
 
-def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> str:
+def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> Path | Storage:
     recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
-    return address_below(_shards_of(data), Path(hashlib.sha256(recipe.encode()).hexdigest()[:16]))
+    name = Path(hashlib.sha256(recipe.encode()).hexdigest()[:16])
+    place = address_below(_shards_of(data), name)
+    return Storage(place) if is_address(place) else Path(place)
 
 
 def _shards_of(data: CorpusConfig) -> str:

@@ -46,7 +46,6 @@ from road_ray.data.task_and_dataset import (
     listed_labels,
 )
 from road_ray.errors import ConfigError, DataError
-from road_ray.system import files as places
 from road_ray.system.files import staged_beside
 from road_ray.system.operating_system import sync
 
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 _log = logging.getLogger(__name__)
 LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
-OFF = "off"
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where", "language")
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
@@ -255,21 +253,6 @@ def _number(text: str, low: float, high: float) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and low <= value <= high else None
-
-
-def cache_directory(configured: str | None) -> Path | None:
-    """Return the directory of cached features: the configured one, ``ROAD_CACHE`` or
-    ``~/.cache/road_ray``; None for ``off``, and with a warning if there is no home directory.
-    """
-    if configured == OFF:
-        return None
-    if configured is not None:
-        return places.path_of(configured, "data.cache")
-    try:
-        return places.cache_home() / "features"
-    except ConfigError as error:
-        _log.warning("features are not kept: %s", error)
-        return None
 
 
 def cache_key(

@@ -64,7 +64,7 @@ def encode_spans(
     """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    _check_limits(max_length_tokens, stride_tokens, max_question_tokens, special)
+    _check_limits(max_length_tokens, max_question_tokens, special)
     made = RowsOfTokens(tokenizer, num_texts=2)
     gold: list[tuple[int, int]] = []  # first and last token of the answer in each row
     lost, bare, counts = [], 0, []
@@ -149,12 +149,7 @@ def _shown(of: _Windows) -> tuple[Ints, NDArray[np.bool_]]:
     return np.concatenate(rows), np.concatenate(marks)
 
 
-def _check_limits(max_length: int, stride: int, max_question: int, num_special: int) -> None:
-    if stride < 1 or max_question < 1:
-        raise ConfigError(
-            f"stride_tokens = {stride} and max_question_tokens = {max_question}: "
-            "both must be at least 1"
-        )
+def _check_limits(max_length: int, max_question: int, num_special: int) -> None:
     if max_length <= max_question + num_special:
         raise ConfigError(
             f"max_length_tokens = {max_length} leaves no room for the context beside a question of "

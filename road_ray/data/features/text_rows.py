@@ -9,15 +9,13 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from road_ray.data.features.examples_and_features import (
     UNKNOWN,
-    Bytes,
     Features,
-    Ints,
     Longs,
     TagExample,
 )
@@ -34,34 +32,16 @@ _log = logging.getLogger(__name__)
 ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
 
 
-class TokenRows(TypedDict):
-    """Fields of ``Features`` that hold the tokens."""
-
-    tokens: Ints
-    bounds: Longs
-    first_segment: Ints
-    segments: Bytes | None
-
-
-class TextRows(TokenRows):
-    """``TokenRows``, the number of each row's text, how many rows were truncated, and by how many
-    tokens together.
-    """
-
-    example: Ints
-    num_truncated: int
-    tokens_cut: int
-
-
 def text_rows(
     columns: Sequence[Sequence[str]],
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
     stride_tokens: int | None = None,
-) -> TextRows:
-    """Return rows of one text or of two, truncated longest first; with ``stride_tokens`` the
-    windows of one text, which begin so many tokens after each other (0: they do not overlap).
+) -> dict[str, Any]:
+    """Return rows of one text or of two, truncated longest first, as fields of ``Features``; with
+    ``stride_tokens`` the windows of one text, which begin so many tokens after each other (0: they
+    do not overlap).
     """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
@@ -143,8 +123,8 @@ class RowsOfTokens:
             if self.has_segments:
                 self.segments.extend(encoding.type_ids or [0])
 
-    def fields(self) -> TokenRows:
-        """Return all rows."""
+    def fields(self) -> dict[str, Any]:
+        """Return all rows, as fields of ``Features``."""
         return {
             "tokens": np.array(self.tokens, np.int32),
             "bounds": bounds_of(np.array(self.lengths, np.int64)),

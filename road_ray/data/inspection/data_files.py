@@ -71,10 +71,9 @@ def find_source(place: str) -> Source:
         return _hub_source(place.removeprefix(HUB))
     path = Path(place).expanduser()
     if not path.exists():
-        like_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", place)
-        hub = f", or name a data set of the hub by {HUB}{place}" if like_hub else ""
         raise ConfigError(
-            f"{place}: no such file or directory{nearest_path(path)}\n  fix: check the path{hub}"
+            f"{place}: no such file or directory{nearest_path(path)}\n"
+            f"  fix: check the path, or name a data set of the hub by {HUB}ORGANISATION/NAME"
         )
     source = _folder(path) if path.is_dir() else _file(path)
     if source.layout == "text" or source.hub:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.documents import Documents
 from road_ray.data.custom_task import label_counts, sorted_labels, tag_labels
 from road_ray.data.inspection.columns import (
     Column,
@@ -111,7 +111,7 @@ def _corpus(source: Source) -> Guess:
     made = Guess(source, "corpus", {}, ["task: pre-training, as there is text alone"])
     if source.hub is None:
         made.num_characters = 0
-        for document in read_corpus(source.splits["train"]):
+        for document in Documents(source.splits["train"]):
             made.num_characters += len(document)
             if made.num_characters >= MOST_CHARACTERS:
                 break

@@ -154,8 +154,8 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
             f"  allowed: {layout.form or 'the columns of the entry'}"
         ) from error
     _refuse_repeated_ids(table.name, examples)
-    judged = (_with_label(example, dataset, split != "test") for example in examples)
-    usable = [example for example in judged if example is not None]
+    labelled = (_with_label(example, dataset, split != "test") for example in examples)
+    usable = [example for example in labelled if example is not None]
     if not usable:
         raise DataError(
             f"{table.name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"

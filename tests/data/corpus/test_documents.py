@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.documents import Documents
 from road_ray.errors import DataError
 
 
@@ -15,14 +15,14 @@ def test_plain_text_documents_are_separated_by_blank_lines(tmp_path: Path) -> No
     path = tmp_path / "x.txt"
     path.write_bytes("\ufeffOne.\nStill one.\n\n \nTwo.\r\n".encode())
 
-    assert list(read_corpus(path)) == ["One.\nStill one.", "Two."]
+    assert list(Documents(path)) == ["One.\nStill one.", "Two."]
 
 
 def test_jsonl_documents_stand_in_text(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "One.\\n\\nStill one."}\n{"text": " "}\n{"text": "Two."}\n')
 
-    assert list(read_corpus(path)) == ["One.\n\nStill one.", "Two."]
+    assert list(Documents(path)) == ["One.\n\nStill one.", "Two."]
 
 
 def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"text": "C"}\n'))
     (tmp_path / "README.md").write_text("not a document")
 
-    assert list(read_corpus(tmp_path)) == ["A", "P1", "P2", "C"]
+    assert list(Documents(tmp_path)) == ["A", "P1", "P2", "C"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
 def test_faults_are_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=says):
-        list(read_corpus(tmp_path / name))
+        list(Documents(tmp_path / name))
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -66,28 +66,28 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
 
     pq.write_table(pa.table({"texts": ["a"]}), tmp_path / "x.parquet")
     with pytest.raises(DataError, match="no column 'text'; found: texts; nearest"):
-        list(read_corpus(tmp_path))
+        list(Documents(tmp_path))
 
 
 def test_a_place_without_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file or directory"):
-        next(read_corpus(tmp_path / "nowhere"))
+        list(Documents(tmp_path / "nowhere"))
     (tmp_path / "x.pdf").write_text("x")
     with pytest.raises(DataError, match=r"no corpus file below it; found x.pdf; wanted .parquet"):
-        next(read_corpus(tmp_path))
+        list(Documents(tmp_path))
 
 
 def test_saved_hugging_face_data_sets_are_read(tmp_path: Path) -> None:
     from datasets import Dataset
 
     Dataset.from_dict({"text": ["One.", "", "Two."], "id": [1, 2, 3]}).save_to_disk(tmp_path / "d")
-    assert list(read_corpus(tmp_path / "d")) == ["One.", "Two."]
+    assert list(Documents(tmp_path / "d")) == ["One.", "Two."]
     Dataset.from_dict({"body": ["One."]}).save_to_disk(tmp_path / "e")
     with pytest.raises(DataError, match="no column 'text'"):
-        list(read_corpus(tmp_path / "e"))
+        list(Documents(tmp_path / "e"))
 
 
 def test_a_document_without_end_goes_on_as_another(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("road_ray.data.corpus.documents._LONGEST_DOCUMENT", 10)
     (tmp_path / "x.txt").write_text("four\nfive\nsixes\nseven\n\nend\n")
-    assert list(read_corpus(tmp_path / "x.txt")) == ["four\nfive\nsixes", "seven", "end"]
+    assert list(Documents(tmp_path / "x.txt")) == ["four\nfive\nsixes", "seven", "end"]

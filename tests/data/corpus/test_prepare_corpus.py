@@ -8,7 +8,7 @@ import pytest
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import prepare_corpus as module
-from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.documents import Documents
 from road_ray.data.corpus.encode_documents import encoded_blocks
 from road_ray.data.corpus.prepare_corpus import corpus_text, corpus_tokenizer, prepare_corpus
 from road_ray.errors import ConfigError, DataError
@@ -130,7 +130,7 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
     data = CorpusConfig(corpus="hub:owner/name:small", shards=str(tmp_path))
     places = {corpus_text(data), corpus_text(data)}
     assert len(places) == 1
-    assert list(read_corpus(places.pop())) == ["One."]
+    assert list(Documents(places.pop())) == ["One."]
     assert calls == [("owner/name", "small", "train")]
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from road_ray.data.corpus.memory_mapped_corpus import DamagedCorpus, Shard, ShardCache
-from road_ray.errors import ResourceError
+from road_ray.data.corpus.memory_mapped_corpus import Shard, ShardCache
+from road_ray.errors import DataError, ResourceError
 from road_ray.system.remote_files import Storage
 
 
@@ -60,7 +60,7 @@ def test_a_shard_that_was_changed_in_the_store_is_refused_by_its_digest(shards, 
     storage, made = shards
     (tmp_path / "store" / "0.arrow").write_bytes(b"x" * 1000)
     message = r"0\.arrow: damaged corpus: sha256(?s:.)*changed after(?s:.)*fix(?s:.)*kept"
-    with pytest.raises(DamagedCorpus, match=message):
+    with pytest.raises(DataError, match=message):
         ShardCache(tmp_path / "cache", 3_000).fetch(storage, made[0])
     assert not list((tmp_path / "cache").glob("*.partial"))
 

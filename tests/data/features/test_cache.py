@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.data import load_split as module
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.encode_examples import cache_directory, cache_key, load_or_encode
+from road_ray.data.features.encode_examples import cache_key, load_or_encode
 from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
@@ -93,10 +93,3 @@ def test_a_write_that_fails_leaves_nothing_and_costs_a_warning(
     assert not list(tmp_path.iterdir())
     assert "features are not kept" in caplog.text
     assert "data.cache" in caplog.text
-
-
-def test_where_features_are_kept(monkeypatch, tmp_path):
-    assert cache_directory("off") is None
-    assert cache_directory(str(tmp_path)) == tmp_path
-    monkeypatch.setenv("ROAD_CACHE", "/c")
-    assert str(cache_directory(None)) == "/c/features"
