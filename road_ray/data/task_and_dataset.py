@@ -69,19 +69,22 @@ def below_zero(label: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Classify:
+class _Labels:
+    labels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Classify(_Labels):
     """One label for a sentence or a pair; the order of ``labels`` is the order of the logits.
 
     >>> import road_ray as rr
     >>> rr.Task("topic", rr.Classify(("sports", "politics"))).kind.width
     2
     """
-
-    labels: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        return len(self.labels)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Reason(Classify):
 
 
 @dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(_Labels):
     """Any number of labels, none too, for a sentence or a pair: one logit a label, whose sigmoid is
     the label's probability. A label is a choice between two classes of logits 0 and ``z``.
 
@@ -98,12 +101,6 @@ class MultiLabel:
     >>> rr.MultiLabel(("sports", "politics", "weather")).width
     3
     """
-
-    labels: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        return len(self.labels)
 
 
 @dataclass(frozen=True)
@@ -155,19 +152,13 @@ class JointSpan(Span):
 
 
 @dataclass(frozen=True)
-class Tag:
+class Tag(_Labels):
     """One label a word, read at the word's first sub-token; entity labels in the IOB2 scheme.
 
     >>> import road_ray as rr
     >>> rr.Tag(("O", "B-PART", "I-PART")).width
     3
     """
-
-    labels: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        return len(self.labels)
 
 
 @dataclass(frozen=True)

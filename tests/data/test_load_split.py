@@ -8,7 +8,6 @@ import pytest
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split, resolve_root
-from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError
 
@@ -87,13 +86,6 @@ def test_tags_of_a_file_are_mapped_to_those_of_the_task(tmp_path, kind, tokenize
     source = SourceConfig(sets={"names": entry})
     split = load_split("names", "train", source, tokenizer)
     assert split.examples[0].tags == tuple(mapped.get(tag, tag) for tag in tags)
-
-
-@pytest.mark.parametrize("kind", ["regress", "span", "choose"])
-def test_a_kind_without_names_of_labels_refuses_a_map_of_them(kind):
-    text = ["q", "a", "b"] if kind == "choose" else ["a"]
-    with pytest.raises(ValueError, match=f"label_map: kind {kind}"):
-        CustomDataset(kind=kind, train="t.csv", text=text, label_map={"a": "b"})
 
 
 @pytest.mark.parametrize(("name", "share"), [("sst2", 0.2), ("mnli", 0.1), ("rte", 1 / 4)])

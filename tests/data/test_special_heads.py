@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,
-    Choose,
-    Classify,
     JointSpan,
     Reason,
-    Span,
-    Tag,
-    special_head,
 )
 
 
@@ -35,11 +29,3 @@ def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(
     assert type(task.kind) is expected[name]
     assert task.name == dataset.task == f"{plain[1].name}_{head.value}"
     assert getattr(task.kind, "labels", None) == getattr(plain[1].kind, "labels", None)
-
-
-def test_plain_kinds_have_no_entry():
-    labels = ("a", "b")
-    for kind in (Span(), Classify(labels), Tag(labels), Choose(2)):
-        assert special_head(kind) is None
-    assert special_head(Reason(labels)).name == "answer network"
-    assert not any(special_head(task.kind) for task in catalog.TASKS.values())

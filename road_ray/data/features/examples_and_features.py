@@ -41,10 +41,6 @@ class TextExample:
         """Return a copy without the label."""
         return replace(self, label=None)
 
-    def shown(self) -> list[str]:
-        """Return texts and gold label as lines."""
-        return [*self.texts, f"  gold: {self.label or 'unknown'}"]
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -91,12 +87,6 @@ class SpanExample:
         """Return a copy without answers and labels."""
         return replace(self, answers=(), labels=(), references=(), labelled=False)
 
-    def shown(self) -> list[str]:
-        """Return question, context and answers as lines."""
-        answers = [f"{a.text} (character {a.start})" for a in self.answers]
-        gold = "; ".join(dict.fromkeys(answers)) or "no answer"
-        return [self.question, self.context, f"  gold: {gold}"]
-
 
 @dataclass(frozen=True)
 class TagExample:
@@ -119,11 +109,6 @@ class TagExample:
     def unlabelled(self) -> TagExample:
         """Return a copy without the tags."""
         return replace(self, tags=None)
-
-    def shown(self) -> list[str]:
-        """Return the words with their tags on one line."""
-        tags = self.tags or ("?",) * len(self.words)
-        return [" ".join(f"{word}/{tag}" for word, tag in zip(self.words, tags, strict=True))]
 
 
 @dataclass(frozen=True)
@@ -148,11 +133,6 @@ class ChoiceExample:
     def unlabelled(self) -> ChoiceExample:
         """Return a copy without the answer."""
         return replace(self, answer=None)
-
-    def shown(self) -> list[str]:
-        """Return question, choices and the right one as lines."""
-        gold = "unknown" if self.answer is None else f"choice {self.answer + 1}"
-        return [self.question, *self.choices, f"  gold: {gold}"]
 
 
 Example = TextExample | SpanExample | TagExample | ChoiceExample

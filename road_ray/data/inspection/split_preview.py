@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.custom_task import label_counts
-from road_ray.data.features.examples_and_features import UNKNOWN, SpanExample
+from road_ray.data.features.examples_and_features import (
+    UNKNOWN,
+    ChoiceExample,
+    Example,
+    SpanExample,
+    TagExample,
+)
 from road_ray.data.load_split import (
     Split,
     find_dataset,
@@ -31,8 +37,23 @@ def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -
     about = f"{bare:,} without answer" if spans else ", ".join(labels)
     lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
     for example in examples[:rows]:
-        lines += ["", *map(_cut, example.shown())]
+        lines += ["", *map(_cut, _shown(example))]
     return "\n".join(lines)
+
+
+def _shown(example: Example) -> list[str]:
+    """Return texts and gold label as lines."""
+    if isinstance(example, TagExample):
+        tags = example.tags or ("?",) * len(example.words)
+        return [" ".join(map("/".join, zip(example.words, tags, strict=True)))]
+    if isinstance(example, SpanExample):
+        answers = [f"{a.text} (character {a.start})" for a in example.answers]
+        gold = "; ".join(dict.fromkeys(answers)) or "no answer"
+    elif isinstance(example, ChoiceExample):
+        gold = "unknown" if example.answer is None else f"choice {example.answer + 1}"
+    else:
+        gold = example.label or "unknown"
+    return [*example.texts, f"  gold: {gold}"]
 
 
 def _cut(text: str) -> str:

@@ -198,9 +198,6 @@ class CustomDataset(Config):
             f"layout = {self.layout}: hub has rows already\n    fix: leave layout out": (
                 self.hub and self.layout and is_own(self.layout)
             ),
-            "configuration, revision and first_rows are those of hub, which is not given": (
-                not self.hub and (self.configuration or self.revision or self.first_rows)
-            ),
             "dev_fraction takes the dev split from train: give train": (
                 self.dev_fraction is not None and not (self.train or self.hub)
             ),
@@ -223,9 +220,6 @@ class CustomDataset(Config):
             f"low = {self.low}, high = {self.high}: {_UNKNOWN} stands for a missing label\n"
             "    fix: add one number, such as 1000, to all labels, to low and to high": (
                 self.kind == "regress" and self.low <= _UNKNOWN <= self.high
-            ),
-            f"label_map: kind {self.kind} has no labels by name\n    fix: leave label_map out": (
-                self.label_map and not has_labels
             ),
             f"label_map names {', '.join(map(repr, sorted(unknown)))}, labels are "
             f"{list(self.labels)}": self.labels and unknown,

@@ -239,19 +239,6 @@ def test_teachers_of_the_same_and_of_another_tokenizer_answer_as_plain_transform
     assert_close(mine, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-def test_predictions_are_those_of_plain_transformers(kind, published):
-    directory = published(kind, "pair")
-    expected = plain_logits(
-        "pair", AutoTokenizer.from_pretrained(directory), plain_model("pair", directory)
-    ).softmax(-1)
-    predictor = load(directory, max_length_tokens=LENGTH)
-    answers = predictor([{"text": a, "text_pair": b} for a, b in PAIRS])
-    for answer, row in zip(answers, expected.tolist(), strict=True):
-        shares = [answer["scores"][label] for label in ("no", "yes")]
-        assert shares == pytest.approx(row, abs=1e-5)
-
-
 def test_a_row_without_any_token_gets_the_unknown_one():
     tokenizer = _made("no template")
     rows = encode([TextExample("1", ("",), None, "f")], dataset("text"), KINDS["text"], tokenizer)

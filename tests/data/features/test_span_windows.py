@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset
-from road_ray.data.features import span_windows as encode_spans_module
 from road_ray.data.features.examples_and_features import Answer, Features, SpanExample
 from road_ray.data.features.span_windows import encode_spans
 from road_ray.data.readers.layouts import read_split
@@ -117,20 +116,6 @@ def test_long_questions_are_cut(letters: Any, caplog: pytest.LogCaptureFixture) 
 
     assert words(rows, 0, letters) == "[CLS] q r s [SEP] a b [SEP]"
     assert "cut 1 questions to 3 tokens" in caplog.text
-
-
-def test_many_questions_are_cut_alike_at_any_time(
-    letters: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    examples = [ask(CONTEXT[:n], Answer("a", 0), question="q r s"[: n % 6]) for n in range(1, 24)]
-    whole = small(examples, letters)
-    monkeypatch.setattr(encode_spans_module, "ROWS_AT_A_TIME", 4)
-    parts = small(examples, letters)
-
-    for name in ("tokens", "bounds", "first_segment", "example", "offsets", "max_context"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
-    for name, values in whole.gold.items():
-        np.testing.assert_array_equal(values, parts.gold[name])
 
 
 def test_gold_covers_the_answer_in_any_script(letters: Any) -> None:

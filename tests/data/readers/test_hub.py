@@ -129,8 +129,6 @@ def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypat
     assert not list((tmp_path / "cache").rglob("*.arrow"))
     assert first == read()[:7]
     assert list((tmp_path / "cache").rglob("*.arrow"))
-    with pytest.raises(ConfigError, match="first_rows are those of hub"):
-        load(CustomDataset, overrides={"train": "a.csv", "text": "body", "first_rows": 7})
 
 
 def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None:

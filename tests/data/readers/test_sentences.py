@@ -11,7 +11,7 @@ import pytest
 
 from road_ray.data.catalog import dataset, task
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.task_and_dataset import Columns, below_zero, label_text
+from road_ray.data.task_and_dataset import Columns, label_text
 from tests.data.entries import read
 
 PAIR = Columns(("a", "b"), label="gold")
@@ -92,12 +92,6 @@ def test_class_minus_one_of_a_local_copy_is_no_label(tmp_path, caplog, kind):
 )
 def test_labels_of_every_type_are_text(value, text):
     assert label_text(value) == text
-
-
-def test_below_zero_is_a_number():
-    assert [below_zero(text) for text in ("-1", "-1.0", "0", "-0.0", "-", "", "no", "1-2")] == [
-        *(True, True, False, False, False, False, False, False),
-    ]
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl"])
