@@ -17,11 +17,10 @@ from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.mrqa import mrqa_rows
-from road_ray.data.readers.squad import squad_rows
+from road_ray.data.readers.squad import articles_in, squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     decoded_lines,
-    json_shape,
     missing_columns,
     numbered_lines,
     parse_json_line,
@@ -245,7 +244,7 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         first = next((line for _, line in numbered_lines(path)), "")
         if first.startswith('{"header"') or '"qas"' in first:
             return _questions(path, mrqa_rows(path))
-    if suffix == ".json" and json_shape(path) == "document":
+    if articles_in(path):
         return _questions(path, squad_rows(path))
     if suffix in TABLES:
         return table_rows(path)

@@ -32,9 +32,8 @@ from road_ray.data.readers.tables import (
     Table,
     check_text,
     first_faults,
-    json_shape,
+    json_content,
     numbered_lines,
-    read_document,
     suffix_of,
     table_rows,
 )
@@ -60,16 +59,23 @@ _log = logging.getLogger(__name__)
 
 def squad_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the flat rows of a file in SQuAD's JSON, or of a table of them."""
-    is_document = suffix_of(path) == ".json" and path.is_file() and json_shape(path) == "document"
-    articles = read_document(path)["data"] if is_document else []
-    if not is_document or (articles and "paragraphs" not in articles[0]):
+    articles = articles_in(path)
+    if not articles:
         yield from table_rows(path)
-        return
     for article in articles:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
                 where = f"{path}: question {question['id']!r}"
                 yield where, {**question, "context": paragraph["context"]}
+
+
+def articles_in(path: Path) -> list[Any]:
+    """Return the articles of a file in SQuAD's JSON; empty for a table."""
+    content = json_content(path) if suffix_of(path) == ".json" and path.is_file() else None
+    articles = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(articles, list) or not articles:
+        return []
+    return articles if isinstance(articles[0], dict) and "paragraphs" in articles[0] else []
 
 
 def questions(table: Table) -> Iterator[SpanExample]:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError, ResourceError, nearest, shorten
@@ -160,7 +160,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         case ".jsonl":
             yield from _json_lines(path)
         case ".json":
-            yield from _json_lines(path) if json_shape(path) == "lines" else _json_array(path)
+            yield from _json_rows(path)
         case ".csv":
             yield from _csv_rows(path, delimiter_of(path))
         case ".tsv":
@@ -259,16 +259,17 @@ def suffix_of(path: Path) -> str:
     return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
 
 
-def json_shape(path: Path) -> Literal["lines", "array", "document"]:
-    """Return the shape of a JSON file: one object a line, one array, or one object in all."""
-    first = next((line for _, line in numbered_lines(path) if line.strip()), "").strip()
-    if first.startswith("["):
-        return "array"
+def json_content(path: Path) -> Any:
+    """Return the content of a JSON file; None if it has one object a line."""
     try:
-        row = parse_json_line(first, str(path))
-    except DataError:  # the first line of a longer object; its reader names other faults
-        return "document"
-    return "document" if "data" in row else "lines"
+        return read_document(path)
+    except DataError as error:
+        if (
+            isinstance(error.__cause__, json.JSONDecodeError)
+            and error.__cause__.msg == "Extra data"
+        ):
+            return None
+        raise
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -277,10 +278,13 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
 
 
-def _json_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of an array, which may be the value of ``data``."""
-    content = read_document(path)
-    rows = content.get("data") if isinstance(content, dict) else content
+def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of an array, which may be the value of ``data``, or one object a line."""
+    content = json_content(path)
+    if content is None:
+        yield from _json_lines(path)
+        return
+    rows = content.get("data", [content]) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise DataError(
             f"{path}: neither an array of objects nor one object a line\n"

@@ -52,7 +52,7 @@ def mrqa(*spans: tuple[int, int], **more: Any) -> dict:
 
 BAD = [
     # layout, columns, name, content, message
-    ("glue_tsv", PAIR, "x.tsv", "", "x.tsv: 0 rows"),
+    ("glue_tsv", PAIR, "x.tsv", "", "x.tsv: 0 usable rows"),
     ("glue_tsv", PAIR, "x.tsv", "a\tb\tgold\n", "x.tsv: 0 usable rows"),
     ("glue_tsv", PAIR, "x.tsv", "a\tb\tgold\nx\ty\t-\n", "x.tsv: 0 usable rows of 1"),
     ("glue_tsv", PAIR, "x.tsv", "a\tb\nx\ty\n", "x.tsv:2: no column 'gold'; found: a, b"),

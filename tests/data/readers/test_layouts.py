@@ -116,12 +116,10 @@ def test_a_missing_file_says_what_was_looked_for(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train.tsv: 0 rows, the file is empty"):
+    with pytest.raises(DataError, match=r"train.tsv: 0 usable rows of 0"):
         read_split(dataset("sst2"), sst2_at(tmp_path, "train.tsv", b""), "train")
     with pytest.raises(ConfigError, match="unknown split 'valid'; known: train, dev, test"):
         read_split(dataset("sst2"), tmp_path, "valid")
-    with pytest.raises(ConfigError, match="layout 'xml'; known: glue_tsv, table"):
-        read_split(replace(dataset("sst2"), layout="xml"), tmp_path, "train")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from road_ray.data.readers.tables import (
     arrow_rows,
     delimiter_of,
-    json_shape,
     numbered_lines,
     table_rows,
 )
@@ -56,20 +55,16 @@ def test_every_format_has_the_same_rows(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(
-    ("content", "shape"),
+    "content",
     [
-        ('{"data": [{"paragraphs": []}]}', "document"),
-        ('{\n "data": [{"paragraphs": []}]}', "document"),
-        ('{"a": 1}\n{"a": 2}\n', "lines"),
-        ('{"a": 1}\n', "lines"),
-        ('\ufeff [{"a": 1}]', "array"),
-        ("\n[\n1]", "array"),
+        *('{"data": [{"a": 1}, {"a": 2}]}', '{"a": 1}\n{"a": 2}\n', '\ufeff [{"a": 1}, {"a": 2}]'),
+        '\n[{"a":\n1}, {"a": 2}]',
     ],
 )
-def test_json_has_a_shape(tmp_path, content, shape):
+def test_json_has_rows_in_an_array_or_lines(tmp_path, content):
     path = tmp_path / "x.json"
     path.write_text(content, encoding="utf-8")
-    assert json_shape(path) == shape
+    assert [row for _, row in table_rows(path)] == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +125,7 @@ def offsets_that_lead_out(path):
         ("x.csv", b"text,label\ra,b\r", r":1: broken CSV.*end lines with a newline"),
         ("x.csv", b"a,label,a\n1,2,3\n", r":1: the header names 'a' twice; columns: a, label, a"),
         ("x.json", b"[1, 2]", r"\[0\] is no JSON object; seen 1"),
-        ("x.json", b'{"a":\n 1}', "neither an array of objects nor one object a line"),
+        ("x.json", b'{"data": 1}', "neither an array of objects nor one object a line"),
         ("x.json", b'[{"a": 1},\n {]', r"broken JSON: .*: line 2 column 3"),
         ("x.jsonl", b'{"a": 1}\n{"a": }\n', r":2: broken JSON: .*column 7"),
         ("x.jsonl", b'{"a": 1}\n[1]\n', r":2: a JSON object was expected"),
