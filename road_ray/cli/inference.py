@@ -231,9 +231,8 @@ def serve(
     """Serve the predictions of a model over HTTP until Ctrl-C.
 
     Settings: head, precision, max_length_tokens, threshold, n_best, min_confidence,
-    cpus_per_replica, gpus_per_replica, max_request_rows, max_request_bytes, max_row_characters,
-    max_row_tokens, timeout_seconds, stop_seconds. docs/guides/serving.md has their meanings and
-    defaults.
+    cpus_per_replica, gpus_per_replica, max_request_rows, max_request_bytes, max_row_tokens,
+    timeout_seconds, stop_seconds. docs/guides/serving.md has their meanings and defaults.
     """
     from road_ray.config import load
     from road_ray.distributed.serving.config import ServingConfig

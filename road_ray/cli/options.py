@@ -214,11 +214,7 @@ def run_interruptible(directory: Path, function: Callable[..., object], *values:
     """Return ``function(*values)``, which writes below ``directory``. SIGTERM and Ctrl-C outside
     the training loop raise ``InterruptedRunError``; the loop has its own handler.
     """
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return function(*values)
     except KeyboardInterrupt:

@@ -157,20 +157,24 @@ def batched_logits(
     pad_id: int,
     on_rows: OnRows | None = None,
     group: Group | None = None,
+    *,
+    alone: bool = False,
 ) -> list[NDArray[np.float32]]:
     """Return the logits that ``forward`` computes for every row, unpadded: ``[C]`` (or ``[N]``,
     ``[1]``), ``[2, length]`` of spans, ``[length, C]`` of tags; of texts that are read in windows
-    those of every text. Rows of similar length share a batch; the longest come first, as they need
-    the most memory. The processes of a ``group`` compute a share of the same batches each; others
-    than rank 0 get no logits.
+    those of every text. Rows of similar length share a batch, or ``alone`` each is one, without
+    padding; the longest come first, as they need the most memory. The processes of a ``group``
+    compute a share of the same batches each; others than rank 0 get no logits.
     """
     lengths = features.lengths
     order = np.argsort(lengths, kind="stable")
-    batches = [order[n : n + _ROWS_AT_ONCE] for n in range(0, len(order), _ROWS_AT_ONCE)]
+    at_once = 1 if alone else _ROWS_AT_ONCE
+    batches = [order[n : n + at_once] for n in range(0, len(order), at_once)]
     rank, size = (group.rank, group.size) if group else (0, 1)
     rows: dict[int, NDArray[np.float32]] = {}
     for numbers in batches[::-1][rank::size]:
-        batch: Batch = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
+        width = int(lengths[numbers[0]]) if alone else None
+        batch: Batch = pad(features, numbers, pad_id=pad_id, width=width) | {"task": features.task}
         for number, row in zip(numbers, forward(batch).float().cpu().numpy(), strict=True):
             if isinstance(kind, Span):
                 row = row[:, : lengths[number]]

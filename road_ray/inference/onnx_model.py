@@ -32,14 +32,11 @@ Forward: TypeAlias = Callable[[Batch], Tensor]
 class OnnxModel:
     """A model in ONNX Runtime on the CPU; ``model(batch)`` returns its logits.
 
-    It uses as many threads as PyTorch, so ``OMP_NUM_THREADS`` counts. ``singly`` runs every row
-    by itself, without padding: int8 scales activations by the largest of a batch, so that the
-    answer for a row would depend on its neighbours. Raises ``ConfigError`` if ONNX Runtime is not
-    installed, ``CheckpointError`` for a file that it cannot read.
+    It uses as many threads as PyTorch, so ``OMP_NUM_THREADS`` counts. Raises ``ConfigError`` if
+    ONNX Runtime is not installed, ``CheckpointError`` for a file that it cannot read.
     """
 
-    def __init__(self, path: Path, *, singly: bool = False) -> None:
-        self._singly = singly
+    def __init__(self, path: Path) -> None:
         require("onnxruntime")
         import onnxruntime
 
@@ -63,26 +60,8 @@ class OnnxModel:
         # The exported model has an input for segments, also where the tokenizer gives none.
         zeros = torch.zeros_like(batch["input_ids"])
         inputs = {name: tensors.get(name, zeros).numpy() for name in self._inputs}
-        if not self._singly:
-            return torch.from_numpy(self._run(inputs))
-        mask = batch["attention_mask"]  # [B, L], of choices [B, N, L]
-        lengths = mask.sum(-1).reshape(len(mask), -1).amax(-1)
-        rows = [
-            self._run(
-                {name: values[row : row + 1, ..., :length] for name, values in inputs.items()}
-            )
-            for row, length in enumerate(lengths.tolist())
-        ]
-        shape = [max(sizes) for sizes in zip(*(row.shape[1:] for row in rows), strict=True)]
-        logits = torch.zeros(len(rows), *shape)
-        for number, row in enumerate(rows):
-            place: tuple[int | slice, ...] = (number, *map(slice, row.shape[1:]))
-            logits[place] = torch.from_numpy(row[0])
-        return logits
-
-    def _run(self, inputs: Mapping[str, Any]) -> Any:
-        (logits,) = self._session.run(None, dict(inputs))
-        return logits
+        (logits,) = self._session.run(None, inputs)
+        return torch.from_numpy(logits)
 
 
 def require(*packages: str) -> None:

@@ -74,10 +74,10 @@ def predict_file(
             f"  allowed: {', '.join(SUFFIXES)}"
         )
     identity = _identity(predictor, source, model, columns)
-    console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
     with closing(PartialOutput(output, "row", identity)) as file:
         if file.count:
             _log.info("%s: resuming after %s", output, counted(file.count, "row"))
+        console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
         try:
             rows = input_rows(source, columns, predictor.fields, predictor.trained)
             total = None

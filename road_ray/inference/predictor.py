@@ -96,6 +96,7 @@ class Predictor:
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
     min_confidence: float = 0.0  # label and choice are None below it
+    alone: bool = False  # each row is a batch of its own
 
     @cached_property
     def trained(self) -> TrainedInput:
@@ -203,6 +204,7 @@ class Predictor:
                 features,
                 self.task.kind,
                 pad_id,
+                alone=self.alone,
             )
         return features, logits
 

@@ -49,8 +49,6 @@ class ServingConfig(Config):
     """Rows of a request."""
     max_request_bytes: int = Field(1 << 20, ge=1)
     """Bytes of a request's body."""
-    max_row_characters: int = Field(20_000, ge=1)
-    """Characters of a row, all its texts together."""
     max_row_tokens: int = Field(4096, ge=1)
     """Tokens of a row, all its texts together."""
     timeout_seconds: float = Field(60.0, gt=0)
@@ -81,16 +79,6 @@ def token_digest(variable: str | None) -> str | None:
             f"  fix: put the output of `openssl rand -hex 32` in {variable} and export it"
         )
     return digest_of(token)
-
-
-def take_token(variable: str | None) -> str | None:
-    """Return ``token_digest(variable)`` and remove the token from the environment, which processes
-    that start later inherit.
-    """
-    digest = token_digest(variable)
-    if variable is not None:
-        del os.environ[variable]
-    return digest
 
 
 def digest_of(token: str) -> str:

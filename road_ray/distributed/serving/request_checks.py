@@ -146,9 +146,6 @@ class RowReader:
     def _check_size(self, row: Row, where: str) -> None:
         values = [value for name, value in row.items() if name != "id"]
         texts = [text for v in values for text in (v if isinstance(v, list) else [str(v)])]
-        size, most = sum(map(len, texts)), self._config.max_row_characters
-        if size > most:
-            raise Refusal(413, "characters of a row", where, size, f"at most {most} characters")
         most = self._config.max_row_tokens
         if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import signal
 import socket
 import threading
@@ -15,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from road_ray.distributed.connection import address_of, check_machine, connected, is_joined
-from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, take_token
+from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, token_digest
 from road_ray.errors import ClusterError, ConfigError
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,9 @@ def serve_model(
     Raises ``ConfigError`` for an address beyond this machine without a token, for a port in use and
     for a model that cannot be loaded, before anything is started.
     """
-    digest = take_token(config.token_env)
+    digest = token_digest(config.token_env)
+    if config.token_env is not None:
+        del os.environ[config.token_env]  # which processes that start later inherit
     refuse_exposed(listening.host, digest)
     if find_spec("fastapi_offline") is None or find_spec("fastapi") is None:
         raise ConfigError("road serve: FastAPI is missing\n  fix: pip install 'road-ray[serve]'")
