@@ -91,15 +91,11 @@ def load(
     tokenizer = load_tokenizer(place if own else place.parents[1])  # of all heads of a model
     where = torch.device(device) if device else default_device()
     dtype: torch.dtype | None = None
-    alone = False
     runnable: Callable[[Batch], Tensor]
     if path := onnx_file(place, record):
         _check_onnx_options(place, device, precision)
         facts, where = record[ONNX], torch.device("cpu")
         runnable = OnnxModel(path)
-        # int8 scales activations by the largest of a batch: the answer for a row would depend on
-        # its neighbours.
-        alone = facts.get("quantization") is not None
         positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
     else:
         runnable = trained = load_trained(str(place), task).to(where).eval()
@@ -121,7 +117,6 @@ def load(
         n_best=n_best,
         record=record,
         min_confidence=min_confidence,
-        alone=alone,
     )
 
 

@@ -96,7 +96,6 @@ class Predictor:
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
     min_confidence: float = 0.0  # label and choice are None below it
-    alone: bool = False  # each row is a batch of its own
 
     @cached_property
     def trained(self) -> TrainedInput:
@@ -204,7 +203,9 @@ class Predictor:
                 features,
                 self.task.kind,
                 pad_id,
-                alone=self.alone,
+                # int8 scales activations by the largest of a batch: the answer for a row would
+                # depend on its neighbours.
+                alone=(self.record.get("onnx") or {}).get("quantization") is not None,
             )
         return features, logits
 

@@ -67,15 +67,7 @@ class Storage:
 
     @cached_property
     def _opened(self) -> tuple[arrow.FileSystem, str]:
-        try:
-            files, base = open_address(self.address)
-        except (*FAILURES, ValueError, ImportError) as error:
-            raise ConfigError(
-                f"{self}: no storage of that address: {error}\n"
-                "  allowed: s3://bucket/folder, gs://bucket/folder, https://host/file, "
-                "hf://datasets/owner/name, file:///folder, or a scheme of fsspec"
-            ) from error
-        return files, base.rstrip("/")
+        return open_address(self.address)
 
     @property
     def _is_http(self) -> bool:
@@ -152,26 +144,36 @@ class Storage:
         return digest.hexdigest()
 
 
-def open_address(address: str) -> tuple[arrow.FileSystem, str]:
-    """Return the file system of an address or path and the path in it. The file system is
-    pyarrow's or, for schemes that it does not know, fsspec's.
+def open_address(address: str, key: str = "") -> tuple[arrow.FileSystem, str]:
+    """Return the file system of an address or path, and the path in it without a slash at its end.
+    The file system is pyarrow's or, for schemes that it does not know, fsspec's.
+
+    Raises ``ConfigError`` if there is no such storage; ``key`` is that of the address.
     """
     if not is_address(address):
         return arrow.LocalFileSystem(), str(Path(address).expanduser().resolve())
     try:
-        files, path = arrow.FileSystem.from_uri(address)
-    except ArrowException:
-        import fsspec
+        try:
+            files, path = arrow.FileSystem.from_uri(address)
+        except ArrowException:
+            import fsspec
 
-        files, path = fsspec.core.url_to_fs(address)
-        return arrow.PyFileSystem(arrow.FSSpecHandler(files)), path
+            known, path = fsspec.core.url_to_fs(address)
+            files = arrow.PyFileSystem(arrow.FSSpecHandler(known))
+    except (*FAILURES, ValueError, ImportError) as error:
+        named = f"{key} = " if key else ""
+        raise ConfigError(
+            f"{named}{address.partition('?')[0]}: no storage of that address: {error}\n"
+            "  allowed: s3://bucket/folder, gs://bucket/folder, https://host/file, "
+            "hf://datasets/owner/name, file:///folder, or a scheme of fsspec"
+        ) from error
     if files.type_name == "s3":
         # ``retried`` repeats a request and says so. By default the client alone is silent for 100 s
         # with a server that does not answer; an address has no such setting.
         _, (options,) = files.__reduce__()
         twice = arrow.AwsStandardS3RetryStrategy(max_attempts=2)
         files = arrow.S3FileSystem(**options, retry_strategy=twice)
-    return files, path
+    return files, path.rstrip("/")
 
 
 def address_below(url: str, place: Path) -> str:

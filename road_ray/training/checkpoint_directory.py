@@ -21,7 +21,7 @@ from typing import Any
 
 from pyarrow import fs as arrow
 
-from road_ray.errors import CheckpointError, ConfigError, ResourceError, first_line
+from road_ray.errors import CheckpointError, ResourceError, first_line
 from road_ray.system.files import (
     discard,
     hashes_of,
@@ -193,14 +193,7 @@ class RemoteCopy:
 
     def __init__(self, url: str, *, keep: int = 2) -> None:
         self.url, self.keep = url.partition("?")[0], keep
-        try:
-            self._files, base = open_address(url)
-        except (*FAILURES, ValueError, ImportError) as error:
-            raise ConfigError(
-                f"training.mirror = {self.url}: no storage of that address: {error}\n"
-                "  allowed: s3://bucket/run, gs://bucket/run, file:///path, or a scheme of fsspec"
-            ) from error
-        self._base = base.rstrip("/")
+        self._files, self._base = open_address(url, "training.mirror")
 
     def push(self, directory: Path) -> None:
         """Copy a committed checkpoint and remove older copies beyond ``keep``.

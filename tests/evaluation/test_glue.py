@@ -72,7 +72,10 @@ def test_other_data_sets_than_those_of_the_server_are_refused(complete, tmp_path
     ("given", "message"),
     [
         ({"rte": {"0": "entailment"}}, "rte: 1 predictions, the test set has 3000 rows"),
-        ({"wnli": {str(n + 1): "entailment" for n in range(146)}}, "such as '146'"),
+        (
+            {"wnli": {str(n + 1): "entailment" for n in range(146)}},
+            "146 rows, with the ids 0 to 145",
+        ),
         ({"wnli": dict.fromkeys(map(str, range(146)), "yes")}, "prediction 'yes'"),
     ],
 )
