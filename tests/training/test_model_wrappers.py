@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from transformers import PretrainedConfig, PreTrainedModel
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
+from road_ray.models.encoder_layers import layer_list
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import OptimizerConfig
@@ -24,7 +25,6 @@ from road_ray.training.model_wrappers import (
     full_tensor,
     recompute,
     shard,
-    stacks_of,
 )
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimizer import build_optimizer
@@ -348,7 +348,7 @@ def held(worker, tiny):
         assert_close(ours, alone, **NOISE)  # two heads have none
     half = shard(tiny.supervised(0.0), worker, torch.bfloat16)
     dtypes = set()
-    stacks_of(half)[0][0].attention.register_forward_pre_hook(
+    layer_list(half.encoder)[0].attention.register_forward_pre_hook(
         lambda module, _: dtypes.update(p.dtype for p in module.parameters())
     )
     inputs, real = set(), half.predict
