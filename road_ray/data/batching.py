@@ -288,10 +288,9 @@ class BatchStream:
         batch |= {"task": self.rows.task, "dataset": self.name}
         batch["rows"] = torch.from_numpy(own_rows.copy())
         if self.noise_channels:
-            # For the rows of all workers, a few ms, so that their number changes no row's noise.
-            rng = np.random.default_rng((self.batching.seed, 1, number))
-            drawn = rng.random((self.noise_channels, len(numbers), width), dtype=np.float32)
-            batch["noise"] = torch.from_numpy(drawn[:, share].copy())
+            shape = self.noise_channels, len(numbers), width
+            drawn = noise_of_share((self.batching.seed, 1, number), shape, share)
+            batch["noise"] = torch.from_numpy(drawn)
         if isinstance(self.rows, Features):
             batch |= labels_of(self.rows, own_rows, width)
         return batch
@@ -301,6 +300,27 @@ class BatchStream:
         while True:
             yield self[number]
             number += 1
+
+
+def noise_of_share(
+    seeds: tuple[int, ...], shape: tuple[int, int, int], share: slice
+) -> NDArray[np.float32]:
+    """Return uniform numbers ``[K, B, L]`` for the rows ``share`` of a global batch: those that one
+    worker draws for all rows, of which the other workers' are skipped.
+    """
+    rng, (channels, rows, width) = np.random.default_rng(seeds), shape
+    if share.step == 1:
+        return rng.random(shape, dtype=np.float32)
+    own_rows = range(*share.indices(rows))
+    drawn = np.empty((channels, len(own_rows), width), np.float32)
+    done = 0  # draws of the generator, which gives two numbers each
+    for channel in range(channels):
+        for place, row in enumerate(own_rows):
+            first, odd = divmod((channel * rows + row) * width, 2)
+            rng.bit_generator.advance(first - done)  # type: ignore[attr-defined]  # of PCG64
+            drawn[channel, place] = rng.random(odd + width, dtype=np.float32)[odd:]
+            done = first + (odd + width + 1) // 2
+    return drawn
 
 
 def labels_of(features: Features, numbers: NDArray[np.int64], width: int) -> Batch:

@@ -15,6 +15,7 @@ from road_ray.data.batching import (
     BatchStream,
     WorkerShare,
     allowed_positions,
+    noise_of_share,
     pad,
 )
 from road_ray.data.features.examples_and_features import Features
@@ -184,6 +185,15 @@ def test_the_workers_tile_the_global_batch_with_its_noise(size):
                     assert torch.equal(value, batch["noise"][:, rank::size])
                 elif isinstance(value, torch.Tensor):
                     assert torch.equal(value, batch[name][rank::size]), name
+
+
+@pytest.mark.parametrize("width", [8, 7])
+def test_a_worker_draws_the_noise_of_its_rows_of_any_width(width):
+    shape = (3, 10, width)
+    whole = noise_of_share((3, 1, 0), shape, slice(0, None, 1))
+    for rank in range(4):
+        mine = noise_of_share((3, 1, 0), shape, slice(rank, None, 4))
+        assert np.array_equal(mine, whole[:, rank::4])
 
 
 def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
