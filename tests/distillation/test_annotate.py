@@ -23,14 +23,14 @@ from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, stacked
 from road_ray.distillation.losses import kd_loss
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from tests.tiny_teacher import make_batch
+from tests.tiny_teacher import make_batch, make_teacher
 
 NLI, MRC = task("nli"), task("mrc")
 
 
 @pytest.fixture
-def trio(tmp_path, teacher):
-    return LocalEnsemble.load([teacher(tmp_path / str(s), s) for s in range(3)], NLI)
+def trio(tmp_path):
+    return LocalEnsemble.load([make_teacher(tmp_path / str(s), s) for s in range(3)], NLI)
 
 
 class Echo(Ensemble):
@@ -50,33 +50,33 @@ class Echo(Ensemble):
         return torch.full((2, 1, 3), float(handle))
 
 
-def test_weights_cast_once_answer_as_autocast_over_fp32_does(teacher, tmp_path):
+def test_weights_cast_once_answer_as_autocast_over_fp32_does(tmp_path):
     from transformers import AutoModelForSequenceClassification
 
     ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
-    place = teacher(tmp_path)
+    place = make_teacher(tmp_path)
     plain = AutoModelForSequenceClassification.from_pretrained(place).eval()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         expected = plain(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
     assert torch.equal(Teacher(place, NLI, precision="bf16").logits(ids), expected.float())
 
 
-def test_int8_is_refused_on_a_device_that_has_better(teacher, tmp_path):
+def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
     with pytest.raises(ConfigError, match=r"int8: the teachers are on meta(?s:.)*fix: .*bf16"):
-        Teacher(teacher(tmp_path / "t"), NLI, device="meta", precision="int8")
+        Teacher(make_teacher(tmp_path / "t"), NLI, device="meta", precision="int8")
 
 
-def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
+def test_a_teacher_answers_as_the_plain_model_does(tmp_path):
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
     first = make_batch(0)
-    directory = teacher(tmp_path / "nli")
+    directory = make_teacher(tmp_path / "nli")
     model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
     assert torch.equal(
         Teacher(directory, NLI).logits(**inputs_of(first)), model(**inputs_of(first)).logits
     )
 
-    directory = teacher(tmp_path / "mrc", kind="mrc")
+    directory = make_teacher(tmp_path / "mrc", kind="mrc")
     output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))
     logits = Teacher(directory, MRC).logits(**inputs_of(first))
     assert logits.shape == (4, 2, 10)
@@ -85,35 +85,35 @@ def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
     assert torch.equal(logits[:, 1][real], output.end_logits[real])
 
 
-def test_padding_is_no_answer(tmp_path, teacher):
+def test_padding_is_no_answer(tmp_path):
     first = make_batch(0, kind="mrc")
-    logits = Teacher(teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(first))
+    logits = Teacher(make_teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(first))
     padding = first["attention_mask"][:, None].expand_as(logits) == 0
     assert padding.any()
     assert (logits[padding] == PAD_LOGIT).all()
     assert (logits.softmax(-1)[padding] == 0).all()
 
 
-def test_a_regression_teacher_gives_one_number(tmp_path, teacher):
+def test_a_regression_teacher_gives_one_number(tmp_path):
     similarity = task("similarity")
-    ensemble = LocalEnsemble.load([teacher(tmp_path, kind="similarity")], similarity)
+    ensemble = LocalEnsemble.load([make_teacher(tmp_path, kind="similarity")], similarity)
     scored = make_batch(0) | {"labels": torch.rand(4)}
     (softened,) = annotate([scored], ensemble, weighting.resolve("correctness"))
     assert softened["soft_logits"].shape == (4, 1)
     assert set(softened["stats"]) == {"time/teacher_wait_seconds"}
 
 
-def test_logits_that_are_not_finite_name_the_teacher(tmp_path, teacher):
-    broken = Teacher(teacher(tmp_path / "broken"), NLI)
+def test_logits_that_are_not_finite_name_the_teacher(tmp_path):
+    broken = Teacher(make_teacher(tmp_path / "broken"), NLI)
     broken._model.classifier.out_proj.bias[0] = torch.nan
     with pytest.raises(CheckpointError, match=r"broken.*not finite"):
         broken.logits(**inputs_of(make_batch(0)))
 
 
-def test_a_head_that_is_not_in_the_file_is_refused(tmp_path, teacher):
+def test_a_head_that_is_not_in_the_file_is_refused(tmp_path):
     from safetensors.torch import load_file, save_file
 
-    file = teacher(tmp_path) / "model.safetensors"
+    file = make_teacher(tmp_path) / "model.safetensors"
     weights = load_file(file)
     del weights["classifier.out_proj.weight"]
     save_file(weights, file, metadata={"format": "pt"})
@@ -144,9 +144,9 @@ def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
     assert softened["stats"]["time/teacher_wait_seconds"] > 0
 
 
-def test_spans_are_weighed_a_head(tmp_path, teacher):
+def test_spans_are_weighed_a_head(tmp_path):
     ensemble = LocalEnsemble.load(
-        [teacher(tmp_path / str(s), s, kind="mrc") for s in range(2)], MRC
+        [make_teacher(tmp_path / str(s), s, kind="mrc") for s in range(2)], MRC
     )
     first = make_batch(2, kind="mrc")
     first["end_positions"][0] = -100

@@ -290,8 +290,9 @@ def squad(real_data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("student", FAMILIES)
-@pytest.mark.parametrize("teacher", FAMILIES)
+@pytest.mark.parametrize(
+    ("teacher", "student"), zip(FAMILIES, FAMILIES[1:] + FAMILIES, strict=False)
+)
 def test_gold_answers_of_squad_reach_the_student(squad, teacher, student):
     """One-hot distributions at the gold tokens of one tokenizer, decoded by the other's."""
     examples, rows = squad

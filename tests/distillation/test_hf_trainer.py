@@ -12,6 +12,7 @@ from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distributed.public_ensemble import Ensemble
 from tests.published import TEXTS, publish, tokenizer_of
+from tests.tiny_teacher import make_teacher
 
 pytest.importorskip("accelerate")
 
@@ -40,13 +41,13 @@ def arguments(directory, **options):
 
 
 @pytest.fixture
-def trainer(tmp_path, teacher):
+def trainer(tmp_path):
     """``trainer(**options)``: one on spans; the student has the shape of its two teachers."""
     from transformers import ElectraForQuestionAnswering
 
     from road_ray.distillation.hf_trainer import DistillationTrainer
 
-    directories = [teacher(tmp_path / str(seed), seed, kind="mrc") for seed in (1, 2)]
+    directories = [make_teacher(tmp_path / str(seed), seed, kind="mrc") for seed in (1, 2)]
 
     def make(accumulate: int = 1, size: int = 8, **options):
         student = ElectraForQuestionAnswering.from_pretrained(
@@ -99,12 +100,12 @@ def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
     assert loss.item() == pytest.approx(plain.compute_loss(plain.model.train(), annotated).item())
 
 
-def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
+def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path):
     from transformers import ElectraForSequenceClassification
 
     from road_ray.distillation.hf_trainer import DistillationTrainer
 
-    directory = teacher(tmp_path / "teacher", 1, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+    directory = make_teacher(tmp_path / "teacher", 1, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
     mapped = {"LABEL_0": "sport", "LABEL_1": "politics", "LABEL_2": "art"}
     own = Task("topic", Classify(("art", "politics", "sport")))
     examples = rows(16, labels=3)

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, layer_map
 from road_ray.errors import ConfigError
+from tests.tiny_teacher import make_teacher
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,10 @@ def test_a_layer_that_is_not_there_is_refused(layers):
         layer_map(3, 12, layers)
 
 
-def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path, teacher):
+def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path):
     from transformers import AutoModel
 
-    directory = teacher(tmp_path)
+    directory = make_teacher(tmp_path)
     ids = torch.randint(5, 24, (2, 7), generator=torch.Generator().manual_seed(0))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0]}
     shown = HiddenStatesTeacher(directory, attentions=True)(batch)
@@ -49,12 +50,12 @@ def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path, teach
     assert HiddenStatesTeacher(directory)(batch).attentions is None
 
 
-def test_copies_of_a_student_share_it(tmp_path, teacher):
-    shared = HiddenStatesTeacher(teacher(tmp_path))
+def test_copies_of_a_student_share_it(tmp_path):
+    shared = HiddenStatesTeacher(make_teacher(tmp_path))
     assert copy.deepcopy({"teacher": shared})["teacher"] is shared
 
 
-def test_choices_are_rows_of_their_own(tmp_path, teacher):
+def test_choices_are_rows_of_their_own(tmp_path):
     ids = torch.randint(5, 24, (2, 3, 7))
-    shown = HiddenStatesTeacher(teacher(tmp_path))({"input_ids": ids})
+    shown = HiddenStatesTeacher(make_teacher(tmp_path))({"input_ids": ids})
     assert shown.hidden_states[1].shape == (6, 7, 32)

@@ -29,6 +29,7 @@ from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables,
 from road_ray.distillation.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_directory import teacher_manifest
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
+from tests.tiny_teacher import make_teacher
 
 NLI, MRC = task("nli"), task("mrc")
 WHO = {
@@ -275,7 +276,7 @@ class Counted:
 
 
 @pytest.fixture
-def school(tmp_path, teacher):
+def school(tmp_path):
     """``school(subject, count)``: opens the tables of some teachers and counts what they do."""
     made = {}
 
@@ -283,7 +284,7 @@ def school(tmp_path, teacher):
         kind = "mrc" if subject is MRC else "nli"
         for seed in chosen:
             if (seed, kind) not in made:
-                made[seed, kind] = teacher(tmp_path / f"{kind}-{seed}", seed, kind=kind)
+                made[seed, kind] = make_teacher(tmp_path / f"{kind}-{seed}", seed, kind=kind)
         directories = [made[seed, kind] for seed in chosen]
         manifest = teacher_manifest(directories, subject)
         stored = StoredEnsemble.open(tmp_path / "store", manifest, subject)

@@ -21,7 +21,7 @@ from road_ray.distillation.teacher import TeacherOptions, TextTeacher, check_par
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.errors import CheckpointError
 from tests.published import TEXTS, tokenizer_of
-from tests.tiny_teacher import make_batch
+from tests.tiny_teacher import make_batch, make_teacher
 
 END, PAD = "<|endoftext|>", "<|pad|>"
 WIDTH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -88,8 +88,8 @@ BATCH = make_batch(0)
 
 
 @pytest.fixture
-def directories(tmp_path, teacher):
-    return [teacher(tmp_path / str(seed), seed) for seed in range(2)]
+def directories(tmp_path):
+    return [make_teacher(tmp_path / str(seed), seed) for seed in range(2)]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from road_ray.distillation.teacher_directory import (
     teacher_tokenizer,
 )
 from road_ray.errors import CheckpointError
+from tests.tiny_teacher import make_teacher, make_tokenizer
 
 NLI = task("nli")
 
@@ -35,7 +36,8 @@ def words_of(tokenizer):
     return sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
 
 
-def test_a_tokenizer_keeps_its_fingerprint_on_disk_and_in_use(tmp_path, tokenizer):
+def test_a_tokenizer_keeps_its_fingerprint_on_disk_and_in_use(tmp_path):
+    tokenizer = make_tokenizer()
     before = fingerprint_tokenizer(tokenizer)
     tokenizer("good film " * 20, truncation=True, max_length=8, padding="max_length")
     tokenizer.save_pretrained(tmp_path)
@@ -43,15 +45,19 @@ def test_a_tokenizer_keeps_its_fingerprint_on_disk_and_in_use(tmp_path, tokenize
     assert fingerprint_tokenizer(teacher_tokenizer(tmp_path)) == before
 
 
-def test_two_swapped_ids_another_case_or_another_mark_change_the_fingerprint(tokenizer_of):
-    words = words_of(tokenizer_of())
+def test_two_swapped_ids_another_case_or_another_mark_change_the_fingerprint():
+    words = words_of(make_tokenizer())
     words[5], words[6] = words[6], words[5]
-    others = [tokenizer_of(words), tokenizer_of(do_lower_case=False), tokenizer_of(sep_token="p")]
-    assert len({*map(fingerprint_tokenizer, [tokenizer_of(), *others])}) == 4
+    others = [
+        make_tokenizer(words),
+        make_tokenizer(do_lower_case=False),
+        make_tokenizer(sep_token="p"),
+    ]
+    assert len({*map(fingerprint_tokenizer, [make_tokenizer(), *others])}) == 4
 
 
-def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path, teacher):
-    teacher(tmp_path)
+def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path):
+    make_teacher(tmp_path)
     file = tmp_path / "model.safetensors"
     assert fingerprint_weights(tmp_path) == hashlib.sha256(file.read_bytes()).hexdigest()
     whole = fingerprint_weights(tmp_path)
@@ -60,14 +66,14 @@ def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path, teacher):
     assert fingerprint_weights(tmp_path) != whole
 
 
-def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path, teacher):
+def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path):
     labels = ("ENTAILMENT", "Neutral ", "contradiction")
-    assert check_teacher(teacher(tmp_path, labels=labels), NLI) == (2, 0, 1)
+    assert check_teacher(make_teacher(tmp_path, labels=labels), NLI) == (2, 0, 1)
 
 
-def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path, teacher):
+def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path):
     names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
-    teacher(tmp_path, labels=tuple(names))
+    make_teacher(tmp_path, labels=tuple(names))
     assert check_teacher(tmp_path, NLI, label_map=names) == (2, 0, 1)
     with pytest.raises(CheckpointError, match=rf"config\.json: .*(.|\n)*{LABEL_MAP}='"):
         check_teacher(tmp_path, NLI, key=LABEL_MAP)
@@ -77,8 +83,8 @@ def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path, teacher):
     "name",
     ["modeling_x.py", "pytorch_model.bin", "weights.pkl", "config.json", "tokenizer_config.json"],
 )
-def test_a_file_or_a_field_that_can_run_code_is_refused(tmp_path, teacher, name):
-    refuse_foreign(teacher(tmp_path))
+def test_a_file_or_a_field_that_can_run_code_is_refused(tmp_path, name):
+    refuse_foreign(make_teacher(tmp_path))
     field = name.endswith(".json")
     if field:
         edit(tmp_path / name, auto_map={"AutoModel": "x.Y"})
@@ -88,61 +94,63 @@ def test_a_file_or_a_field_that_can_run_code_is_refused(tmp_path, teacher, name)
         check_teacher(tmp_path, NLI)
 
 
-def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path, teacher, tokenizer_of):
-    vocab = words_of(tokenizer_of())
+def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path):
+    vocab = words_of(make_tokenizer())
     vocab[5], vocab[6] = vocab[6], vocab[5]
-    swapped = tokenizer_of(vocab)
-    directory = teacher(tmp_path / "a")
+    swapped = make_tokenizer(vocab)
+    directory = make_teacher(tmp_path / "a")
     assert reads_other_tokens(directory, fingerprint_tokenizer(swapped))
-    assert not reads_other_tokens(directory, fingerprint_tokenizer(tokenizer_of()))
+    assert not reads_other_tokens(directory, fingerprint_tokenizer(make_tokenizer()))
     assert check_teacher(directory, NLI, swapped) is None  # it reads texts
-    swapped.save_pretrained(teacher(tmp_path / "b"))
+    swapped.save_pretrained(make_teacher(tmp_path / "b"))
     with pytest.raises(CheckpointError, match="another tokenizer than the first"):
         check_teachers([directory, tmp_path / "b"], NLI)
     check_teachers([directory, tmp_path / "b"], NLI, swapped)
 
 
-def test_another_head_is_refused(tmp_path, teacher):
+def test_another_head_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="ForQuestionAnswering"):
-        check_teacher(teacher(tmp_path), task("mrc"))
+        check_teacher(make_teacher(tmp_path), task("mrc"))
     with pytest.raises(CheckpointError, match=r"3 numbers.*has 1"):
         check_teacher(tmp_path, task("similarity"))
     with pytest.raises(CheckpointError, match=r"no config\.json"):
         check_teacher(tmp_path / "nowhere", NLI)
 
 
-def test_more_token_ids_than_embeddings_are_refused(tmp_path, teacher, tokenizer_of):
-    tokenizer_of([*words_of(tokenizer_of()), "x"]).save_pretrained(teacher(tmp_path))
+def test_more_token_ids_than_embeddings_are_refused(tmp_path):
+    make_tokenizer([*words_of(make_tokenizer()), "x"]).save_pretrained(make_teacher(tmp_path))
     with pytest.raises(CheckpointError, match="25 ids, the model 24 embeddings"):
         check_teacher(tmp_path, NLI)
 
 
-def test_a_teacher_without_offsets_is_refused_if_it_must_read_texts(tmp_path, teacher, tokenizer):
+def test_a_teacher_without_offsets_is_refused_if_it_must_read_texts(tmp_path):
     (tmp_path / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\na b\n")
     slow = CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
-    directory = teacher(tmp_path / "a")
+    directory = make_teacher(tmp_path / "a")
     (directory / "tokenizer.json").unlink()
     slow.save_pretrained(directory)
     with pytest.raises(CheckpointError, match=r"(?s)reads texts.*fast tokenizer"):
-        check_teacher(directory, NLI, tokenizer)
+        check_teacher(directory, NLI, make_tokenizer())
 
 
-def test_the_manifest_tells_teachers_apart(tmp_path, teacher, tokenizer):
-    directories = [teacher(tmp_path / str(seed), seed) for seed in range(2)]
+def test_the_manifest_tells_teachers_apart(tmp_path):
+    directories = [make_teacher(tmp_path / str(seed), seed) for seed in range(2)]
     manifest = json.loads(json.dumps(teacher_manifest(directories, NLI)))
     first, second = manifest["teachers"]
     assert manifest["task"] == "nli"
     assert first["weights_sha256"] != second["weights_sha256"]
     assert first["config_sha256"] == second["config_sha256"]
     assert (
-        first["tokenizer_sha256"] == second["tokenizer_sha256"] == fingerprint_tokenizer(tokenizer)
+        first["tokenizer_sha256"]
+        == second["tokenizer_sha256"]
+        == fingerprint_tokenizer(make_tokenizer())
     )
     assert first["labels"] == ["contradiction", "entailment", "neutral"]
 
 
-def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path, teacher):
-    directory = teacher(tmp_path / "a")
+def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path):
+    directory = make_teacher(tmp_path / "a")
     record = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
     (directory / "road_ray.json").write_text(json.dumps(record))
     (entry,) = teacher_manifest([directory], NLI)["teachers"]
@@ -151,9 +159,9 @@ def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path, 
     assert "other" not in entry
 
 
-def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path, teacher):
-    before = teacher(tmp_path / "a")
-    after = teacher(tmp_path / "b")
+def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path):
+    before = make_teacher(tmp_path / "a")
+    after = make_teacher(tmp_path / "b")
     (after / "road_ray.json").write_text('{"metrics": {"x": 1}}')
     edit(after / "config.json", transformers_version="9")
     first, two = (teacher_manifest([place], NLI) for place in (before, after))
@@ -161,10 +169,10 @@ def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path, teach
     assert identity_only(first) == identity_only(two)
 
 
-def test_other_label_names_or_another_shape_make_another_teacher(tmp_path, teacher):
-    first = teacher(tmp_path / "a")
-    renamed = teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
-    shaped = teacher(tmp_path / "c")
+def test_other_label_names_or_another_shape_make_another_teacher(tmp_path):
+    first = make_teacher(tmp_path / "a")
+    renamed = make_teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
+    shaped = make_teacher(tmp_path / "c")
     edit(shaped / "config.json", num_attention_heads=4)
     who = [identity_only(teacher_manifest([place], NLI)) for place in (first, renamed, shaped)]
     hashes = {first["teachers"][0]["weights_sha256"] for first in who}

@@ -142,17 +142,6 @@ def test_labels_of_a_causal_model(road, place, monkeypatch):
     assert sum(a == b for a, b in zip(said, right, strict=True)) >= 30
 
 
-def test_three_published_teachers(road, place, world, monkeypatch):
-    monkeypatch.setenv("ROAD_DATA", str(world))
-    for seed, (name, (family, labels)) in enumerate(TEACHERS.items()):
-        publish(place / name, family, "ForSequenceClassification", labels=labels, seed=seed)
-    ((*words,),) = commands_of("published_teachers.yaml")
-    rows = ("data.max_rows=12", "data.max_judged_rows=8", "distillation.host=process")
-    run(road, words, *SHORT, *rows)
-    listed = json.loads((place / "runs/student/teachers.json").read_text())
-    assert [name for name in TEACHERS if name in json.dumps(listed)] == list(TEACHERS)
-
-
 def test_rows_without_labels(road, place):
     teachers, distill = commands_of("unlabelled.yaml")
     assert commands_of("own_csv_teachers.yaml") == [teachers]

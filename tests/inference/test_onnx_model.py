@@ -130,15 +130,12 @@ def test_an_answer_in_int8_does_not_depend_on_its_neighbours(int8):
         assert list(predicted["scores"].values()) == pytest.approx(shares, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("head", "labels", "rows"),
     [
         ("ForQuestionAnswering", (), SPAN[:3]),
-        pytest.param(
-            *("ForTokenClassification", ("O", "B-X"), [{"text": text} for text in TEXTS]),
-            marks=pytest.mark.long,
-        ),
+        ("ForTokenClassification", ("O", "B-X"), [{"text": text} for text in TEXTS]),
     ],
 )
 def test_nor_do_answers_and_tags(tmp_path, head, labels, rows):
@@ -160,7 +157,7 @@ def test_road_predict_takes_an_export_and_refuses_what_it_cannot_do(road, int8, 
     assert (result.code, "already exists" in result.err) == (2, True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_weights_beside_the_onnx_file_belong_to_the_export(classifier, tmp_path, monkeypatch):
     """As PyTorch writes a model above 1.5 GiB; here its limit is lower."""
     exporter = "torch.onnx._internal.exporter._onnx_program"

@@ -64,8 +64,7 @@ def predicted(model, texts):
     return torch.tensor([[a["scores"]["no"], a["scores"]["yes"]] for a in load(model)(texts)])
 
 
-@pytest.mark.parametrize("positions", [58, 61, 99])
-@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize(("positions", "is_named"), [(58, True), (61, False), (99, True)])
 def test_rows_as_long_as_an_odd_position_table(road, reviews, tmp_path, positions, is_named):
     """Batches were padded to 60, 64 or 104 tokens, past the table."""
     init = publish(tmp_path / "init", "bert", max_position_embeddings=positions)

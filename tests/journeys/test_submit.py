@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,16 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import ROOT, all_blocks
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.guide, pytest.mark.ray, pytest.mark.timeout(900)]
-ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guides" / "cluster.md"
 
 
 def blocks() -> list[tuple[str, str]]:
-    matches = re.findall(r"^```bash ?(\w*)\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
-    return [(name, text) for name, text in matches]
+    matches = all_blocks("docs/guides/cluster.md")
+    return [(name, text) for language, name, text in matches if language == "bash"]
 
 
 @pytest.fixture(scope="module")

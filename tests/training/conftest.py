@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
-import pytest
 import torch
 from transformers import ElectraModel
 
@@ -89,18 +86,3 @@ def training(directory, **options):
         "identity": {"data": "abc"},
     }
     return Training(**(settings | options))
-
-
-@pytest.fixture
-def tiny():
-    """Everything that is needed to make a small run: functions and the three tasks."""
-    return SimpleNamespace(
-        electra=electra,
-        supervised=supervised,
-        rows=rows,
-        stream=stream,
-        training=training,
-        nli=NLI,
-        similarity=SIMILARITY,
-        mrc=MRC,
-    )

@@ -31,7 +31,7 @@ from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from tests.object_store import object_store
-from tests.training.conftest import same
+from tests.training import conftest as tiny
 
 FILES = ["model.safetensors", "state.json", "encoder/config.json"]
 
@@ -352,7 +352,7 @@ def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
         RemoteCopy("nope://bucket/run")
 
 
-def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
+def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(url, tmp_path):
     def steps(start):
         return accumulated(tiny.stream(tiny.rows()).since(start), 1)
 
@@ -369,7 +369,7 @@ def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
     shutil.rmtree(tmp_path / "run")
     again = tiny.supervised()
     train(again, steps, tiny.training(tmp_path / "run", mirror=url), ALONE)
-    assert same(again, straight)
+    assert tiny.same(again, straight)
     events = read_rows(tmp_path / "run" / "events.jsonl")
     assert [event["kind"] for event in events] == ["fetched_from_mirror", "resumed"]
 
@@ -415,7 +415,7 @@ def test_a_key_of_another_version_does_not_make_another_run(tmp_path):
     assert fetched == tmp_path / "two" / "step-00000003"
 
 
-def test_a_mirror_that_fails_does_not_stop_the_training(tiny, tmp_path, monkeypatch):
+def test_a_mirror_that_fails_does_not_stop_the_training(tmp_path, monkeypatch):
     def down(*_):
         raise ResourceError("down")
 

@@ -25,9 +25,10 @@ from road_ray.training.checkpoint_state import (
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.optimizer import build_optimizer
 from road_ray.training.worker import Worker
+from tests.training import conftest as tiny
 
 
-def updated(tiny, objective, optimizer, numbers):
+def updated(objective, optimizer, numbers):
     for number in numbers:
         optimizer.set_rate(0.5)
         torch.manual_seed(number)
@@ -50,11 +51,11 @@ def saved(directory, objective, optimizer):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 @pytest.mark.parametrize("kind", ["electra", "supervised"])  # tied weights; heads without a step
-def test_a_training_goes_on_bit_for_bit(tiny, tmp_path, kind, name):
+def test_a_training_goes_on_bit_for_bit(tmp_path, kind, name):
     config = OptimizerConfig(name=name, layer_decay=0.8)
     straight, resumed = (getattr(tiny, kind)() for _ in range(2))
     optimizer = build_optimizer(straight, config)
-    updated(tiny, straight, optimizer, range(3))
+    updated(straight, optimizer, range(3))
     state = saved(tmp_path, straight, optimizer)
     for parameter in resumed.parameters():
         parameter.data.normal_()
@@ -64,17 +65,17 @@ def test_a_training_goes_on_bit_for_bit(tiny, tmp_path, kind, name):
         group["updates"] for group in optimizer.param_groups
     ]
     for training in ((straight, optimizer), (resumed, other)):
-        updated(tiny, *training, range(3, 6))
+        updated(*training, range(3, 6))
     ours, theirs = resumed.state_dict(), straight.state_dict()
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
     for a, b in zip(straight.parameters(), resumed.parameters(), strict=True):
         assert optimizer.state.get(a, {}).keys() == other.state.get(b, {}).keys()
 
 
-def test_a_checkpoint_of_another_model_or_version_and_a_damaged_file_are_refused(tiny, tmp_path):
+def test_a_checkpoint_of_another_model_or_version_and_a_damaged_file_are_refused(tmp_path):
     objective = tiny.supervised()
     optimizer = build_optimizer(objective, OptimizerConfig())
-    updated(tiny, objective, optimizer, range(1))
+    updated(objective, optimizer, range(1))
     state = saved(tmp_path, objective, optimizer)
 
     def refused(message, objective=objective, state=state):
@@ -83,7 +84,7 @@ def test_a_checkpoint_of_another_model_or_version_and_a_damaged_file_are_refused
         assert str(error.value).startswith(f"{tmp_path}: ")
 
     refused("an earlier version of road_ray wrote it", state={"optimizer": {"class": "AdamW"}})
-    other = tiny.supervised(tasks=(tiny.nli, tiny.mrc))
+    other = tiny.supervised(tasks=(tiny.NLI, tiny.MRC))
     refused("does not match the model: 4 missing", objective=other)
     weights = load_file(tmp_path / "model.safetensors")
     name = next(name for name in weights if name.endswith("word_embeddings.weight"))

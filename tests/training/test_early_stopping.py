@@ -17,11 +17,12 @@ from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.pair import both
+from tests.training import conftest as tiny
 
 SCORES = {2: 50.0, 4: 70.0, 6: 70.0, 8: 60.0, 10: 90.0, 12: 95.0}  # by the steps of the looks
 
 
-def run(tiny, directory, *, kill_at=None, crash_at=None, scores=SCORES, **options):
+def run(directory, *, kill_at=None, crash_at=None, scores=SCORES, **options):
     """A training whose looks find ``scores``; its objective and the weights at every look."""
     objective, seen = tiny.supervised(), {}
     stream = tiny.stream(tiny.rows())
@@ -54,8 +55,8 @@ def same(ours, theirs):
     return all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_it_ends_after_so_many_looks_without_a_better_one(tiny, tmp_path):
-    objective, seen = run(tiny, tmp_path, patience=2)
+def test_it_ends_after_so_many_looks_without_a_better_one(tmp_path):
+    objective, seen = run(tmp_path, patience=2)
     assert list(seen) == [2, 4, 6, 8]  # 70 is not better than 70
     assert same(objective.state_dict(), seen[4])
     assert not same(objective.state_dict(), seen[8])
@@ -64,29 +65,29 @@ def test_it_ends_after_so_many_looks_without_a_better_one(tiny, tmp_path):
     assert (tmp_path / "checkpoints" / "step-00000008").is_dir()
 
 
-def test_with_more_patience_the_last_step_is_looked_at_too(tiny, tmp_path):
-    objective, seen = run(tiny, tmp_path, patience=3)
+def test_with_more_patience_the_last_step_is_looked_at_too(tmp_path):
+    objective, seen = run(tmp_path, patience=3)
     assert list(seen) == [2, 4, 6, 8, 10, 12]
     assert same(objective.state_dict(), seen[12])
 
 
-def test_without_patience_the_last_weights_stay(tiny, tmp_path):
-    objective, seen = run(tiny, tmp_path, steps=7)
+def test_without_patience_the_last_weights_stay(tmp_path):
+    objective, seen = run(tmp_path, steps=7)
     assert list(seen) == [2, 4, 6]
     assert not same(objective.state_dict(), seen[4])
     assert not [*tmp_path.rglob("best.safetensors")]
 
 
 @pytest.mark.parametrize("kill_at", [2, 4, 6])
-def test_a_resumed_run_is_as_patient(tiny, tmp_path, kill_at):
-    objective, _ = run(tiny, tmp_path / "straight", patience=2)
+def test_a_resumed_run_is_as_patient(tmp_path, kill_at):
+    objective, _ = run(tmp_path / "straight", patience=2)
     with pytest.raises(InterruptedRunError):
-        run(tiny, tmp_path / "stopped", patience=2, kill_at=kill_at)
-    resumed, _ = run(tiny, tmp_path / "stopped", patience=2)
+        run(tmp_path / "stopped", patience=2, kill_at=kill_at)
+    resumed, _ = run(tmp_path / "stopped", patience=2)
     assert same(resumed.state_dict(), objective.state_dict())
     # Ended already: nothing is trained any more, and the best weights are there again.
     (tmp_path / "stopped" / "metrics.jsonl").unlink()
-    again, seen = run(tiny, tmp_path / "stopped", patience=2)
+    again, seen = run(tmp_path / "stopped", patience=2)
     assert not seen
     assert same(again.state_dict(), objective.state_dict())
 
@@ -98,12 +99,12 @@ def test_a_resumed_run_is_as_patient(tiny, tmp_path, kill_at):
         ({"evaluate_every_steps": 2, "patience": 2}, {6: 55.0, 8: 55.0}),  # it is worse this time
     ],
 )
-def test_weights_of_a_look_that_was_lost_are_not_the_best(tiny, tmp_path, later, scores):
+def test_weights_of_a_look_that_was_lost_are_not_the_best(tmp_path, later, scores):
     first = {"scores": {2: 50.0, 4: 60.0, 6: 70.0}, "save_every_steps": 4}
     with pytest.raises(RuntimeError, match="gone"):
-        run(tiny, tmp_path, crash_at=7, patience=2, **first)
-    _, seen = run(tiny, tmp_path / "straight", patience=1, scores={2: 50.0, 4: 60.0, 6: 55.0})
-    resumed, _ = run(tiny, tmp_path, scores=scores, **later)
+        run(tmp_path, crash_at=7, patience=2, **first)
+    _, seen = run(tmp_path / "straight", patience=1, scores={2: 50.0, 4: 60.0, 6: 55.0})
+    resumed, _ = run(tmp_path, scores=scores, **later)
     assert same(resumed.state_dict(), seen[4])
 
 
@@ -121,12 +122,12 @@ def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
         score_of(figures, "eval/mrpc/f2")
 
 
-def test_patience_needs_looks(tiny, tmp_path):
+def test_patience_needs_looks(tmp_path):
     with pytest.raises(ConfigError, match=r"patience = 2: nothing is evaluated"):
-        run(tiny, tmp_path, patience=2, evaluate_every_steps=None)
+        run(tmp_path, patience=2, evaluate_every_steps=None)
 
 
-def shared(worker, directory, tiny):
+def shared(worker, directory):
     """What each process does: trainings that both evaluate, the better at step 4."""
     for how, sharded in (("replicas", False), ("parts", True)):
         objective, seen = tiny.supervised(0.0), {}
@@ -156,11 +157,11 @@ def tensors(objective):
 
 
 @pytest.mark.slow
-def test_two_workers_evaluate_the_same_weights_also_the_best_ones(tiny, tmp_path):
-    both(shared, tmp_path, tmp_path, tiny, timeout_seconds=100)
+def test_two_workers_evaluate_the_same_weights_also_the_best_ones(tmp_path):
+    both(shared, tmp_path, tmp_path, timeout_seconds=100)
 
 
-def interrupted(worker, directory, tiny):
+def interrupted(worker, directory):
     """What each process does: the second one is told to stop while both evaluate."""
     context = RunContext()
     stream = tiny.stream(tiny.rows(), rank=worker.rank, size=worker.size)
@@ -179,8 +180,8 @@ def interrupted(worker, directory, tiny):
 
 
 @pytest.mark.slow
-def test_a_stop_while_two_workers_evaluate_ends_both_with_a_checkpoint(tiny, tmp_path):
-    both(interrupted, tmp_path, tmp_path, tiny, timeout_seconds=100)
+def test_a_stop_while_two_workers_evaluate_ends_both_with_a_checkpoint(tmp_path):
+    both(interrupted, tmp_path, tmp_path, timeout_seconds=100)
     assert (tmp_path / "checkpoints" / "step-00000002").is_dir()
     (row,) = [r for r in read_rows(tmp_path / "metrics.jsonl") if "eval/d/accuracy" in r]
     assert row["step"] == 2

@@ -28,7 +28,7 @@ from road_ray.training.step_metrics import StepMetrics
 from road_ray.training.worker import Worker, placed
 from tests.objectives import every
 from tests.pair import both
-from tests.training.conftest import same
+from tests.training import conftest as tiny
 
 ALONE = Worker()
 
@@ -51,7 +51,7 @@ def gradients(objective, passes, worker=ALONE, wrapped=None, step=0, one_batch=F
     return gradient_of, result
 
 
-def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes(tiny):
+def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes():
     objective = tiny.electra(dropout=0.0)
     stream = tiny.stream(tiny.rows())
     passes = [stream[0], stream[1], stream[2]]
@@ -89,7 +89,7 @@ def piece(batch, start, end):
     return batch | {name: value[start:end] for name, value in tensors.items()} | noise
 
 
-def test_a_pass_without_anything_to_count_adds_nothing(tiny):
+def test_a_pass_without_anything_to_count_adds_nothing():
     objective = tiny.supervised(dropout=0.0)
     known = tiny.stream(tiny.rows())[0]
     unknown = tiny.stream(tiny.rows(unlabelled=1.0))[0]
@@ -100,7 +100,7 @@ def test_a_pass_without_anything_to_count_adds_nothing(tiny):
     assert_close(beside[name], alone[name] / 2)
 
 
-def test_dropout_is_a_function_of_seed_step_and_pass(tiny):
+def test_dropout_is_a_function_of_seed_step_and_pass():
     objective = tiny.electra(dropout=0.3).train()
     batch = tiny.stream(tiny.rows())[0]
     first, _ = gradients(objective, [batch, batch], step=3)
@@ -111,15 +111,15 @@ def test_dropout_is_a_function_of_seed_step_and_pass(tiny):
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
-def test_a_loss_that_is_not_finite_is_told_even_where_the_gradient_is(tiny):
+def test_a_loss_that_is_not_finite_is_told_even_where_the_gradient_is():
     objective = tiny.supervised(dropout=0.0)
-    batch = tiny.stream(tiny.rows(tiny.mrc))[0]
+    batch = tiny.stream(tiny.rows(tiny.MRC))[0]
     batch["start_positions"][0] = 1  # in the question
     _, result = gradients(objective, [batch])
     assert not result.loss.isfinite()
 
 
-def test_a_row_has_means_over_steps_by_their_counts(tiny, tmp_path):
+def test_a_row_has_means_over_steps_by_their_counts(tmp_path):
     objective = tiny.supervised(dropout=0.0)
     passes = [tiny.stream(tiny.rows(unlabelled=0.5))[n] | {"stats": {"x": n + 1}} for n in (0, 1)]
     report, results = StepMetrics(objective, tiny.training(tmp_path), ALONE, None, {}), []
@@ -141,19 +141,19 @@ def test_a_row_has_means_over_steps_by_their_counts(tiny, tmp_path):
     assert report.row["train/d_nli"] == pytest.approx(float(sums[0][0] / sums[0][1]))
 
 
-def steps_of(tiny, kind, worker):
+def steps_of(kind, worker):
     """Two steps of passes on this worker's share; counts differ between the workers."""
     place = {"rank": worker.rank, "size": worker.size}
     if kind in ("electra", "recomputed", "one data set"):
         stream = tiny.stream(tiny.rows(count=21, seed=2, unlabelled=0.4), batch_size=7, **place)
-        objective = all_heads(tiny) if kind == "one data set" else tiny.electra(dropout=0.0)
+        objective = all_heads() if kind == "one data set" else tiny.electra(dropout=0.0)
         if kind == "recomputed":
             recompute(objective.train())
         batches = [stream[number] for number in range(4)]
         if kind == "one data set":  # the second head has labels of its own, as QuAC's have
             batches = [b | {"labels/second": b["labels"].clamp(max=1)} for b in batches]
         return objective, [batches[:3], batches[3:]]
-    tasks = (tiny.nli, tiny.similarity, tiny.mrc)
+    tasks = (tiny.NLI, tiny.SIMILARITY, tiny.MRC)
     streams = {
         task.name: tiny.stream(
             tiny.rows(task, count=21, seed=2, unlabelled=0.4), batch_size=7, **place
@@ -166,15 +166,15 @@ def steps_of(tiny, kind, worker):
     return tiny.supervised(dropout=0.0), [next(steps), next(steps)]
 
 
-def all_heads(tiny):
-    second = Task("second", tiny.nli.kind)
-    model = tiny.supervised(dropout=0.0, tasks=(tiny.nli, second)).model
+def all_heads():
+    second = Task("second", tiny.NLI.kind)
+    model = tiny.supervised(dropout=0.0, tasks=(tiny.NLI, second)).model
     return Supervised(model, one_dataset=True)
 
 
-def trained(tiny, kind, worker):
+def trained(kind, worker):
     """Gradients, loss and journal row of each step."""
-    objective, steps = steps_of(tiny, kind, worker)
+    objective, steps = steps_of(kind, worker)
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     rows = []
     for step, passes in enumerate(steps):
@@ -189,9 +189,9 @@ def trained(tiny, kind, worker):
     return rows
 
 
-def buckets_of(tiny, worker):
+def buckets_of(worker):
     """Memory that the gradients of a step take, by storage: of DDP, whole buckets."""
-    objective, steps = steps_of(tiny, "electra", worker)
+    objective, steps = steps_of("electra", worker)
     wrapped = worker.wrap(objective, sparse=False)
     for passes in steps:  # DDP builds its buckets anew after the first
         objective.zero_grad(set_to_none=True)
@@ -200,13 +200,13 @@ def buckets_of(tiny, worker):
     return {p.grad.untyped_storage().data_ptr() for p in objective.parameters()}
 
 
-def as_alone(worker, tiny, kind, expected):
+def as_alone(worker, kind, expected):
     """What each process does: the same steps on its share, and the comparison."""
     if kind == "electra":
-        assert len(buckets_of(tiny, worker)) == 1
-        assert len(buckets_of(tiny, ALONE)) > 10
-    assert steps_of(tiny, kind, worker)[0].sparse == (kind == "supervised")
-    gradient_of = trained(tiny, kind, worker)
+        assert len(buckets_of(worker)) == 1
+        assert len(buckets_of(ALONE)) > 10
+    assert steps_of(kind, worker)[0].sparse == (kind == "supervised")
+    gradient_of = trained(kind, worker)
     for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(
         gradient_of, expected, strict=True
     ):
@@ -226,9 +226,9 @@ def as_alone(worker, tiny, kind, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["electra", "recomputed", "supervised", "one data set"])
-def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
-    expected = trained(tiny, kind, ALONE)
-    both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)
+def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(kind, tmp_path):
+    expected = trained(kind, ALONE)
+    both(as_alone, tmp_path, kind, expected, timeout_seconds=60)
 
 
 META = torch.device("meta")
@@ -316,9 +316,9 @@ def test_a_new_level_is_a_spike_four_times_and_then_usual():
     assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
 
 
-def jumping(tiny, at=(AT,)):
+def jumping(at=(AT,)):
     """Passes of one data set; the gold of the steps ``at`` is a thousand times as large."""
-    stream = tiny.stream(tiny.rows(tiny.similarity))
+    stream = tiny.stream(tiny.rows(tiny.SIMILARITY))
 
     def steps(start):
         for step, passes in enumerate(accumulated(stream.since(start), 1), start):
@@ -328,57 +328,57 @@ def jumping(tiny, at=(AT,)):
     return steps
 
 
-def learned(tiny, place, at=(AT,), steps=None, **options):
-    objective = tiny.supervised(tasks=(tiny.similarity,))
+def learned(place, at=(AT,), steps=None, **options):
+    objective = tiny.supervised(tasks=(tiny.SIMILARITY,))
     made = tiny.training(place, steps=STEPS, **options)
-    train(objective, steps or jumping(tiny, at), made, Worker())
+    train(objective, steps or jumping(at), made, Worker())
     path = place / "events.jsonl"
     events = read_rows(path) if path.is_file() else []
     return objective, [event for event in events if event["kind"] == "loss_spike"]
 
 
-def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_path):
-    _, quiet = learned(tiny, tmp_path / "quiet", at=())
+def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tmp_path):
+    _, quiet = learned(tmp_path / "quiet", at=())
     assert quiet == []
-    _, events = learned(tiny, tmp_path / "loud")
+    _, events = learned(tmp_path / "loud")
     (event,) = events
-    rows = tiny.stream(tiny.rows(tiny.similarity)).row_numbers(AT).tolist()
+    rows = tiny.stream(tiny.rows(tiny.SIMILARITY)).row_numbers(AT).tolist()
     assert (event["step"], event["datasets"]) == (AT, ["d_similarity"])
     assert event["rows"] == rows
     assert event["loss"] > 1e3 * event["largest_before"]
 
 
-def test_three_spikes_are_warned_of_and_all_are_events(tiny, tmp_path, caplog):
+def test_three_spikes_are_warned_of_and_all_are_events(tmp_path, caplog):
     at = (AT - 1, AT, AT + 1, AT + 2)
-    _, events = learned(tiny, tmp_path, at=at)
+    _, events = learned(tmp_path, at=at)
     assert [event["step"] for event in events] == list(at)
     warnings = [one.getMessage() for one in caplog.records if "jumped" in one.getMessage()]
     assert len(warnings) == 3
     assert all("events.jsonl" in warning for warning in warnings)
 
 
-def stopped_and_resumed(tiny, place, at):
+def stopped_and_resumed(place, at):
     """As ``learned``, of a run that is stopped before ``AT`` and goes on."""
 
     def broken(start):
-        for step, passes in enumerate(jumping(tiny, at)(start), start):
+        for step, passes in enumerate(jumping(at)(start), start):
             if step == AT:
                 raise InterruptedRunError("gone")
             yield passes
 
     with pytest.raises(InterruptedRunError):
-        learned(tiny, place, steps=broken, save_every_steps=AT)
-    return learned(tiny, place, at, save_every_steps=AT)
+        learned(place, steps=broken, save_every_steps=AT)
+    return learned(place, at, save_every_steps=AT)
 
 
-def test_a_run_that_was_stopped_amid_spikes_counts_on(tiny, tmp_path):
+def test_a_run_that_was_stopped_amid_spikes_counts_on(tmp_path):
     """The fifth in a row is the new level, wherever the run was stopped."""
     level = range(AT - 2, STEPS)
-    straight, events = learned(tiny, tmp_path / "straight", at=level)
+    straight, events = learned(tmp_path / "straight", at=level)
     assert [event["step"] for event in events] == [AT - 2, AT - 1, AT, AT + 1]
-    resumed, again = stopped_and_resumed(tiny, tmp_path / "resumed", at=level)
+    resumed, again = stopped_and_resumed(tmp_path / "resumed", at=level)
     assert [event["step"] for event in again] == [event["step"] for event in events]
-    assert same(resumed, straight)
+    assert tiny.same(resumed, straight)
 
 
 @pytest.fixture
@@ -387,36 +387,34 @@ def deferred(monkeypatch):
     monkeypatch.setattr("road_ray.training.loop.is_deferrable", lambda *_: True)
 
 
-def diverged(tiny, place, **options):
+def diverged(place, **options):
     """A run whose labels are not finite at step ``AT``: its weights and its error."""
-    stream = tiny.stream(tiny.rows(tiny.similarity))
+    stream = tiny.stream(tiny.rows(tiny.SIMILARITY))
 
     def steps(start):
         for step, passes in enumerate(accumulated(stream.since(start), 1), start):
             gap = float("inf") if step == AT else 0.0
             yield [batch | {"labels": batch["labels"] + gap} for batch in passes]
 
-    objective = tiny.supervised(tasks=(tiny.similarity,))
+    objective = tiny.supervised(tasks=(tiny.SIMILARITY,))
     with pytest.raises(DivergedError) as raised:
         train(objective, steps, tiny.training(place, steps=STEPS, **options), Worker())
     return objective, str(raised.value)
 
 
-def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
-    tiny, tmp_path, request
-):
-    at_once, error = diverged(tiny, tmp_path / "at_once")
+def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(tmp_path, request):
+    at_once, error = diverged(tmp_path / "at_once")
     request.getfixturevalue("deferred")
-    late, late_result = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
+    late, late_result = diverged(tmp_path / "late", log_every_steps=STEPS)
     assert late_result.replace("late", "at_once") == error
     assert f"step {AT}: gradient norm" in error
-    assert same(late, at_once)
+    assert tiny.same(late, at_once)
 
 
-def test_spikes_that_are_read_late_are_the_same_events(tiny, tmp_path, request):
-    at_once, events = learned(tiny, tmp_path / "at_once")
+def test_spikes_that_are_read_late_are_the_same_events(tmp_path, request):
+    at_once, events = learned(tmp_path / "at_once")
     request.getfixturevalue("deferred")
-    late, late_result = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
+    late, late_result = learned(tmp_path / "late", log_every_steps=STEPS)
     assert [event["step"] for event in late_result] == [AT]
     assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
-    assert same(late, at_once)
+    assert tiny.same(late, at_once)

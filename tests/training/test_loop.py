@@ -17,19 +17,19 @@ from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
-from tests.training.conftest import same
+from tests.training import conftest as tiny
 
 ALONE = Worker()
 STEPS = 6
 
 
-def electra_steps(tiny):
+def electra_steps():
     stream = tiny.stream(tiny.rows())  # 3 batches an epoch: two epochs and a half in six steps
     return lambda start: accumulated(stream.since(start), 1)
 
 
-def mixed_steps(tiny):
-    tasks = (tiny.nli, tiny.similarity, tiny.mrc)
+def mixed_steps():
+    tasks = (tiny.NLI, tiny.SIMILARITY, tiny.MRC)
     streams = {task.name: tiny.stream(tiny.rows(task)) for task in tasks}
     draw = partial(draw_datasets, list(streams), 2)
     return lambda start: mixed(streams, lambda step: draw(seed=3, step=step), start=start)
@@ -38,9 +38,9 @@ def mixed_steps(tiny):
 KINDS = {"electra": electra_steps, "supervised": mixed_steps}
 
 
-def run(tiny, kind, directory, *, steps=None, **options):
+def run(kind, directory, *, steps=None, **options):
     objective = getattr(tiny, kind)()
-    train(objective, steps or KINDS[kind](tiny), tiny.training(directory, **options), ALONE)
+    train(objective, steps or KINDS[kind](), tiny.training(directory, **options), ALONE)
     return objective
 
 
@@ -61,10 +61,10 @@ def straight(tmp_path_factory):
     """The uninterrupted run of each kind, made once."""
     made = {}
 
-    def of(tiny, kind):
+    def of(kind):
         if kind not in made:
             directory = tmp_path_factory.mktemp(kind)
-            made[kind] = run(tiny, kind, directory, steps=None), directory
+            made[kind] = run(kind, directory, steps=None), directory
         return made[kind]
 
     return of
@@ -72,16 +72,16 @@ def straight(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["electra", "supervised"])
 @pytest.mark.parametrize("stop_at", [0, 4])
-def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tiny, tmp_path, straight, kind, stop_at):
-    expected, directory = straight(tiny, kind)
+def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, kind, stop_at):
+    expected, directory = straight(kind)
     with pytest.raises(
         InterruptedRunError, match=rf"(?s)after step {stop_at + 1} of {STEPS}.*step-0000000"
     ) as caught:
-        run(tiny, kind, tmp_path, steps=interrupting(KINDS[kind](tiny), stop_at))
+        run(kind, tmp_path, steps=interrupting(KINDS[kind](), stop_at))
     assert caught.value.exit_code == 6
     torch.manual_seed(12345)
-    resumed = run(tiny, kind, tmp_path)
-    assert same(resumed, expected)
+    resumed = run(kind, tmp_path)
+    assert tiny.same(resumed, expected)
     ours, theirs = (read_rows(d / "metrics.jsonl") for d in (tmp_path, directory))
     assert [row["step"] for row in ours] == list(range(1, STEPS + 1))
     for row, other in zip(ours, theirs, strict=True):
@@ -89,9 +89,9 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tiny, tmp_path, strai
         assert {n: row[n] for n in keep} == {n: other[n] for n in keep}
 
 
-def test_checkpoints_on_the_way_leave_dropout_as_it_is(tiny, tmp_path, straight, monkeypatch):
+def test_checkpoints_on_the_way_leave_dropout_as_it_is(tmp_path, straight, monkeypatch):
     """A thread exports while the next steps draw their dropout."""
-    expected, _ = straight(tiny, "supervised")
+    expected, _ = straight("supervised")
     export = MultitaskModel.export
 
     def repeated(*arguments):
@@ -99,37 +99,37 @@ def test_checkpoints_on_the_way_leave_dropout_as_it_is(tiny, tmp_path, straight,
             export(*arguments)
 
     monkeypatch.setattr(MultitaskModel, "export", repeated)
-    assert same(run(tiny, "supervised", tmp_path, save_every_steps=1), expected)
+    assert tiny.same(run("supervised", tmp_path, save_every_steps=1), expected)
 
 
-def test_rows_beyond_the_checkpoint_are_written_once(tiny, tmp_path, straight):
-    expected, _ = straight(tiny, "electra")
+def test_rows_beyond_the_checkpoint_are_written_once(tmp_path, straight):
+    expected, _ = straight("electra")
 
     def dying(start):
-        for number, passes in enumerate(electra_steps(tiny)(start), start):
+        for number, passes in enumerate(electra_steps()(start), start):
             if number == 5:
                 raise OSError("killed")
             yield passes
 
     with pytest.raises(OSError, match="killed"):
-        run(tiny, "electra", tmp_path, steps=dying, save_every_steps=2)
+        run("electra", tmp_path, steps=dying, save_every_steps=2)
     assert (tmp_path / "checkpoints" / "step-00000004").is_dir()
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 5
-    resumed = run(tiny, "electra", tmp_path, save_every_steps=2)
-    assert same(resumed, expected)
+    resumed = run("electra", tmp_path, save_every_steps=2)
+    assert tiny.same(resumed, expected)
     assert [row["step"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
     kinds = [event["kind"] for event in read_rows(tmp_path / "events.jsonl")]
     assert kinds == ["resumed"]
 
 
-def test_a_finished_run_is_left_as_it_is(tiny, tmp_path):
-    finished = run(tiny, "electra", tmp_path, steps=None)
-    again = run(tiny, "electra", tmp_path, steps=lambda start: iter(()))  # no data is needed
-    assert same(finished, again)
+def test_a_finished_run_is_left_as_it_is(tmp_path):
+    finished = run("electra", tmp_path, steps=None)
+    again = run("electra", tmp_path, steps=lambda start: iter(()))  # no data is needed
+    assert tiny.same(finished, again)
 
 
-def test_the_checkpoint_holds_every_tensor_once_and_the_export(tiny, tmp_path):
-    run(tiny, "supervised", tmp_path)
+def test_the_checkpoint_holds_every_tensor_once_and_the_export(tmp_path):
+    run("supervised", tmp_path)
     directory = tmp_path / "checkpoints" / f"step-{STEPS:08d}"
     assert (directory / "hf" / "config.json").is_file()
     state = json.loads((directory / "state.json").read_text())
@@ -138,17 +138,17 @@ def test_the_checkpoint_holds_every_tensor_once_and_the_export(tiny, tmp_path):
     assert (directory / "model.safetensors").stat().st_size < 1.2 * parameters
 
 
-def test_a_changed_identity_is_refused_and_nothing_is_lost(tiny, tmp_path):
-    run(tiny, "electra", tmp_path)
+def test_a_changed_identity_is_refused_and_nothing_is_lost(tmp_path):
+    run("electra", tmp_path)
     with pytest.raises(CheckpointError, match=r"data: then abc, now xyz\n    tokenizer: then None"):
-        run(tiny, "electra", tmp_path, identity={"data": "xyz", "tokenizer": "t"})
-    assert run(tiny, "electra", tmp_path) is not None
+        run("electra", tmp_path, identity={"data": "xyz", "tokenizer": "t"})
+    assert run("electra", tmp_path) is not None
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path, record_property):
+def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path, record_property):
     objective = tiny.supervised()
-    good = mixed_steps(tiny)
-    bad = tiny.stream(tiny.rows(tiny.similarity))[0]
+    good = mixed_steps()
+    bad = tiny.stream(tiny.rows(tiny.SIMILARITY))[0]
     bad["labels"][0] = float("nan")
 
     def steps(start):
@@ -171,16 +171,16 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path, recor
     record_property("loss not finite", "ends before the update, exit code 5, rows named")
 
 
-def test_an_infinite_loss_with_a_finite_gradient_stops_too(tiny, tmp_path):
-    bad = tiny.stream(tiny.rows(tiny.mrc))[0]
+def test_an_infinite_loss_with_a_finite_gradient_stops_too(tmp_path):
+    bad = tiny.stream(tiny.rows(tiny.MRC))[0]
     bad["end_positions"][0] = 2  # in the question, where no answer may end
     with pytest.raises(DivergedError, match=r"(?s)train/d_mrc.*no checkpoint yet") as caught:
         train(tiny.supervised(), lambda start: iter([[bad]]), tiny.training(tmp_path), ALONE)
     assert caught.value.exit_code == 5
 
 
-def test_evaluation_is_without_dropout_and_changes_nothing(tiny, tmp_path, straight):
-    expected, _ = straight(tiny, "electra")
+def test_evaluation_is_without_dropout_and_changes_nothing(tmp_path, straight):
+    expected, _ = straight("electra")
     objective = tiny.electra()
     modes = []
 
@@ -190,16 +190,16 @@ def test_evaluation_is_without_dropout_and_changes_nothing(tiny, tmp_path, strai
         return {"eval/x": len(modes)}
 
     training = tiny.training(tmp_path, evaluate=evaluate, evaluate_every_steps=2)
-    train(objective, electra_steps(tiny), training, ALONE)
+    train(objective, electra_steps(), training, ALONE)
     assert modes == [False, False]  # after steps 2 and 4; the end is the recipe's
     assert objective.training
-    assert same(objective, expected)
+    assert tiny.same(objective, expected)
     rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if "eval/x" in row]
     assert [(row["step"], row["eval/x"]) for row in rows] == [(2, 1), (4, 2)]
 
 
-def test_the_journal_tells_rate_norm_and_means(tiny, tmp_path):
-    run(tiny, "electra", tmp_path, log_every_steps=4)
+def test_the_journal_tells_rate_norm_and_means(tmp_path):
+    run("electra", tmp_path, log_every_steps=4)
     rows = read_rows(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [4, STEPS]
     # The update of step index 3 of 6 after 2 warm-up steps: 1e-3 * (1 - 3 / 6).
@@ -212,13 +212,13 @@ def test_the_journal_tells_rate_norm_and_means(tiny, tmp_path):
     assert {"time/step_seconds", "time/tokens_per_second"} <= rows[0].keys()
 
 
-def test_bf16_trains_and_keeps_weights_in_fp32(tiny, tmp_path):
-    objective = run(tiny, "electra", tmp_path, precision="bf16")
+def test_bf16_trains_and_keeps_weights_in_fp32(tmp_path):
+    objective = run("electra", tmp_path, precision="bf16")
     assert {p.dtype for p in objective.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize(("warmup", "warns"), [(2, True), (1, False)])
-def test_a_training_within_its_warmup_is_warned_of(tiny, tmp_path, warmup, warns, caplog):
-    run(tiny, "electra", tmp_path, steps=None, total_steps=2, rates={"warmup_steps": warmup})
+def test_a_training_within_its_warmup_is_warned_of(tmp_path, warmup, warns, caplog):
+    run("electra", tmp_path, steps=None, total_steps=2, rates={"warmup_steps": warmup})
     assert ("never reaches optimizer.peak_lr" in caplog.text) is warns
     assert ("optimizer.warmup_steps=1" in caplog.text) is warns

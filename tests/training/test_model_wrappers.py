@@ -13,7 +13,6 @@ from torch.testing import assert_close
 from transformers import PretrainedConfig, PreTrainedModel
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
-from road_ray.models.encoder_layers import layer_list
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import OptimizerConfig
@@ -25,6 +24,7 @@ from road_ray.training.model_wrappers import (
     full_tensor,
     recompute,
     shard,
+    stacks_of,
 )
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimizer import build_optimizer
@@ -33,7 +33,7 @@ from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.objectives import tiny as small
 from tests.pair import both
-from tests.training.conftest import electra, same
+from tests.training import conftest as tiny
 
 
 def batch(objective: Objective):
@@ -64,7 +64,7 @@ def test_recomputed_layers_keep_less_for_the_backward_pass():
             objective.train()(batch(objective))
         return sum(sizes)
 
-    straight, saving = electra(), electra()
+    straight, saving = tiny.electra(), tiny.electra()
     recompute(saving)
     assert saved_elements(saving) < 0.8 * saved_elements(straight)
 
@@ -77,7 +77,7 @@ def test_a_compiled_encoder_stays_compiled_when_its_flops_are_counted():
         return lambda *values: calls.append(len(values)) or graph.forward(*values)
 
     torch._dynamo.reset()
-    objective = electra()
+    objective = tiny.electra()
     compile_encoders(objective, backend=backend)
     objective.eval()(batch(objective))
     before = len(calls)
@@ -123,7 +123,7 @@ def gradients_of_one_layer(encoder):
     ("made", "learnt"),
     [
         (OneLayer, gradients_of_one_layer),
-        pytest.param(lambda: electra(0.0), gradients, marks=pytest.mark.long),
+        pytest.param(lambda: tiny.electra(0.0), gradients, marks=pytest.mark.long),
     ],
 )
 def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
@@ -139,7 +139,33 @@ def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
     assert calls, "nothing was compiled"
 
 
+_SHORT = ("electra", "span each teacher")
 _LENGTHS = (12, 16, 20, 24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in every.CASES],
+)
+def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
+    """``fullgraph`` makes a break of the graph an error; the backend gets one graph in all."""
+    objective, given = every.case_of(name, tmp_path, dropout=0.0, layers=1, length=_LENGTHS[0])
+    counter = CompileCounter()
+    with torch.no_grad():
+        objective(objective.prepare(given))  # transformers puts its hooks in place
+    compiled = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)
+    for length in _LENGTHS:
+        batch = objective.prepare(every.batch_of(name, objective, length=length, rows=6))
+        torch.manual_seed(7)  # some heads have dropout of their own
+        with torch.no_grad():
+            expected = objective(batch).terms
+        torch.manual_seed(7)
+        terms = compiled(batch).terms
+        sum(term.total for term in terms.values()).backward()
+        for key, term in expected.items():
+            assert_close(terms[key].total.detach(), term.total, rtol=1e-5, atol=1e-5)
+    assert counter.frame_count == 1
 
 
 @pytest.mark.slow
@@ -170,13 +196,13 @@ CASES = {  # the norms are about 10: gradients are cut
 }
 
 
-def steps_of(tiny, objective, worker, stop=None):
+def steps_of(objective, worker, stop=None):
     """Two passes a step of pre-training, or of tasks so that heads are untouched in some steps."""
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
     if isinstance(objective, Electra):
         stream = tiny.stream(tiny.rows(), **place)
     else:
-        tasks = [tiny.nli, tiny.similarity, tiny.mrc][: len(objective.model.tasks)]
+        tasks = [tiny.NLI, tiny.SIMILARITY, tiny.MRC][: len(objective.model.tasks)]
         streams = {t.name: tiny.stream(tiny.rows(t, unlabelled=0.4), **place) for t in tasks}
 
     def steps(start):
@@ -193,12 +219,12 @@ def steps_of(tiny, objective, worker, stop=None):
     return steps
 
 
-def run(tiny, directory, worker=ALONE, objective=None, *, stop=None, **options):
+def run(directory, worker=ALONE, objective=None, *, stop=None, **options):
     """The objective after four steps, or killed in one of them."""
     objective = objective or tiny.electra(dropout=0.0)
     journal = Journal(directory, console="quiet", enabled=worker.is_main)
     chosen = {"steps": STEPS, "precision": "fp32", "journal": journal} | options
-    steps = steps_of(tiny, objective, worker, stop)
+    steps = steps_of(objective, worker, stop)
     train(objective, steps, tiny.training(directory, **chosen), worker)
     return objective
 
@@ -215,23 +241,23 @@ def last_checkpoint(directory):
     return directory / "checkpoints" / f"step-{STEPS:08d}"
 
 
-def begun(tiny, name):
+def begun(name):
     return tiny.supervised(0.0) if name == "other heads" else tiny.electra(0.0)
 
 
-def in_parts_and_whole(worker, directory, tiny):
+def in_parts_and_whole(worker, directory):
     """What each process does: every case in parts, and held by both."""
     for name, options in CASES.items():
         for how, sharded in (("parts", True), ("replicas", False)):
             place = directory / how / name
-            run(tiny, place, worker, begun(tiny, name), fsdp=sharded, **options)
+            run(place, worker, begun(name), fsdp=sharded, **options)
 
 
 @pytest.mark.slow
-def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_path):
+def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tmp_path):
     for name, options in CASES.items():
-        run(tiny, tmp_path / "alone" / name, ALONE, begun(tiny, name), **options)
-    both(in_parts_and_whole, tmp_path, tmp_path, tiny, timeout_seconds=200)
+        run(tmp_path / "alone" / name, ALONE, begun(name), **options)
+    both(in_parts_and_whole, tmp_path, tmp_path, timeout_seconds=200)
     for name in CASES:
         parts, replicas, alone = (tmp_path / how / name for how in ("parts", "replicas", "alone"))
         for file in ("model.safetensors", "optimizer.safetensors"):
@@ -262,10 +288,10 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_
         )
 
 
-def broken_and_resumed(worker, directory, tiny):
+def broken_and_resumed(worker, directory):
     """What each process does: a run at a stretch, broken ones, and what goes on from those."""
     for _ in ("trained", "finished already"):
-        made = run(tiny, directory / "straight", worker, tiny.electra(0.1), fsdp=True)
+        made = run(directory / "straight", worker, tiny.electra(0.1), fsdp=True)
         if worker.is_main:  # the recipe's own objective has the last weights
             last = load_file(last_checkpoint(directory / "straight") / "model.safetensors")
             ours = made.state_dict()
@@ -273,18 +299,18 @@ def broken_and_resumed(worker, directory, tiny):
     for place, dropout in (("broken", 0.1), ("begun in parts", 0.0)):
         how = {"stop": 3, "save_every_steps": 2, "fsdp": True}
         with pytest.raises(OSError, match="killed"):
-            run(tiny, directory / place, worker, tiny.electra(dropout), **how)
+            run(directory / place, worker, tiny.electra(dropout), **how)
     torch.manual_seed(12345)
-    run(tiny, directory / "broken", worker, tiny.electra(0.1), fsdp=True)
-    run(tiny, directory / "begun alone", worker, fsdp=True)
+    run(directory / "broken", worker, tiny.electra(0.1), fsdp=True)
+    run(directory / "begun alone", worker, fsdp=True)
 
 
 @pytest.mark.slow
-def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny, tmp_path):
-    expected = run(tiny, tmp_path / "alone").state_dict()
+def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tmp_path):
+    expected = run(tmp_path / "alone").state_dict()
     with pytest.raises(OSError, match="killed"):
-        run(tiny, tmp_path / "begun alone", stop=3, save_every_steps=2)
-    both(broken_and_resumed, tmp_path, tmp_path, tiny, timeout_seconds=200)
+        run(tmp_path / "begun alone", stop=3, save_every_steps=2)
+    both(broken_and_resumed, tmp_path, tmp_path, timeout_seconds=200)
     straight, broken = (last_checkpoint(tmp_path / how) for how in ("straight", "broken"))
     for file in ("model.safetensors", "optimizer.safetensors"):
         assert (straight / file).read_bytes() == (broken / file).read_bytes(), file
@@ -292,7 +318,7 @@ def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny,
     assert rows_without_times(tmp_path / "broken") == rows_without_times(tmp_path / "straight")
     last = load_file(last_checkpoint(tmp_path / "begun alone") / "model.safetensors")
     assert_close(last, {name: expected[name] for name in last}, **NOISE)
-    resumed = run(tiny, tmp_path / "begun in parts")
+    resumed = run(tmp_path / "begun in parts")
     assert_close(resumed.state_dict(), expected, **NOISE)
 
 
@@ -303,31 +329,31 @@ def state_of(checkpoint):
     return state | {"row": row}
 
 
-def sharded_gradients(objective, worker, tiny, autocast=None):
+def sharded_gradients(objective, worker, autocast=None):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
-    passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0] | {"fraction": torch.ones(1)}]
+    passes = [tiny.stream(tiny.rows(tiny.NLI, count=21), **place)[0] | {"fraction": torch.ones(1)}]
     backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=autocast)
     return {
         n: None if p.grad is None else full_tensor(p.grad) for n, p in objective.named_parameters()
     }
 
 
-def held(worker, tiny):
+def held(worker):
     """What each process does: it counts what it holds, after one update."""
-    alone = sharded_gradients(tiny.supervised(0.0), ALONE, tiny)
+    alone = sharded_gradients(tiny.supervised(0.0), ALONE)
     for run_as in (lambda _: None, recompute):
         objective = shard(tiny.supervised(0.0), worker)
         run_as(objective)
-        ours = sharded_gradients(objective, worker, tiny)
+        ours = sharded_gradients(objective, worker)
         assert_close(ours, alone, **NOISE)  # two heads have none
     half = shard(tiny.supervised(0.0), worker, torch.bfloat16)
     dtypes = set()
-    layer_list(half.encoder)[0].attention.register_forward_pre_hook(
+    stacks_of(half)[0][0].attention.register_forward_pre_hook(
         lambda module, _: dtypes.update(p.dtype for p in module.parameters())
     )
     inputs, real = set(), half.predict
     half.predict = lambda batch: inputs.add(batch["fraction"].dtype) or real(batch)
-    ours = sharded_gradients(half, worker, tiny, torch.bfloat16)
+    ours = sharded_gradients(half, worker, torch.bfloat16)
     assert inputs == {torch.float32}  # noise, numbers and teachers' logits stay as they are
     assert dtypes == {torch.bfloat16}  # gathered in half the bytes; exchanged and kept in fp32
     assert_close(ours, alone, rtol=0.1, atol=0.02)
@@ -342,11 +368,11 @@ def held(worker, tiny):
 
 
 @pytest.mark.slow
-def test_each_worker_holds_half_of_parameters_gradients_and_moments(tiny, tmp_path):
-    both(held, tmp_path, tiny, timeout_seconds=100)
+def test_each_worker_holds_half_of_parameters_gradients_and_moments(tmp_path):
+    both(held, tmp_path, timeout_seconds=100)
 
 
-def test_alone_a_sharded_training_is_a_plain_one(tiny, tmp_path):
-    ours = run(tiny, tmp_path / "sharded", fsdp=True)
+def test_alone_a_sharded_training_is_a_plain_one(tmp_path):
+    ours = run(tmp_path / "sharded", fsdp=True)
     assert type(ours) is Electra
-    assert same(ours, run(tiny, tmp_path / "plain"))
+    assert tiny.same(ours, run(tmp_path / "plain"))

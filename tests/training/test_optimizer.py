@@ -23,7 +23,7 @@ from road_ray.training.optimizer import (
     rate,
 )
 from tests.objectives.tiny import config_of
-from tests.training.conftest import electra
+from tests.training import conftest as tiny
 
 TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
 
@@ -98,7 +98,7 @@ def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay(objec
 
 
 def test_without_layer_decay_a_pre_training_has_two_groups():
-    objective = electra()
+    objective = tiny.electra()
     assert len(parameter_groups(objective, OptimizerConfig())) == 2  # with weight decay, without
     decayed = parameter_groups(objective, OptimizerConfig(layer_decay=0.5))
     assert len({(g["peak_lr"], g["peak_weight_decay"]) for g in decayed}) == len(decayed) == 8
@@ -224,6 +224,6 @@ def test_weights_at_zero_move_and_what_has_no_gradient_stays():
     assert (still == 1).all()
 
 
-def test_the_configuration_chooses(tiny):
+def test_the_configuration_chooses():
     assert type(build_optimizer(tiny.electra(), OptimizerConfig(name="lamb"))) is Lamb
     assert type(build_optimizer(tiny.electra(), OptimizerConfig())) is ElectraAdamW

@@ -16,13 +16,15 @@ from road_ray.training.profile import (
     detection_head_flops,
     encoder_flops,
     forward_flops,
+    layer_flops,
     word_head_flops,
 )
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
+from tests.training import conftest as tiny
 
 
-def test_a_plan_measures_and_trains_nothing(tiny, tmp_path):
+def test_a_plan_measures_and_trains_nothing(tmp_path):
     objective, stream = tiny.electra(dropout=0.0), tiny.stream(tiny.rows())
     context = RunContext(plan_only=True)
     made = tiny.training(tmp_path, context=context)
@@ -33,7 +35,17 @@ def test_a_plan_measures_and_trains_nothing(tiny, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_of_whole_batches_are_reckoned_from_parts(tiny, tmp_path, monkeypatch):
+def test_what_autograd_keeps_is_counted_once_and_parameters_are_not():
+    weight = torch.nn.Parameter(torch.ones(3, 3))
+    x = torch.ones(5, 3)
+    with profile._saved_tensors() as saved:
+        y = (x @ weight).tanh()  # keeps x and tanh's result
+        z = y * y  # keeps y again
+        z.sum().backward()
+    assert saved.largest == (5 * 3 + 5 * 3) * 4
+
+
+def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
     """A step that would take too long is measured on two rows; sizes and counts are of all."""
 
     def measured():
@@ -51,7 +63,7 @@ def test_rows_of_whole_batches_are_reckoned_from_parts(tiny, tmp_path, monkeypat
     assert part.activation_bytes == pytest.approx(whole.activation_bytes, rel=0.25)
 
 
-def test_phases_are_measured_each_and_weighed_by_their_steps(tiny, tmp_path):
+def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path):
     """Nine steps on rows of 8 tokens, then one on rows of 16: what is told is that of all ten."""
     short = tiny.stream(tiny.rows(count=8, length=8))
     long = tiny.stream(tiny.rows(count=4, length=16), batch_size=4)
@@ -72,8 +84,8 @@ def test_phases_are_measured_each_and_weighed_by_their_steps(tiny, tmp_path):
 ALONE = Worker()
 
 
-def test_a_forward_pass_is_counted_product_by_product(tiny):
-    objective = tiny.supervised(dropout=0.0, tasks=(tiny.nli,))
+def test_a_forward_pass_is_counted_product_by_product():
+    objective = tiny.supervised(dropout=0.0, tasks=(tiny.NLI,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     places = batch["input_ids"].numel()
     # config_of(32): 2 layers of 32, inner width 32; embeddings of 16; the head has a layer of 32.
@@ -82,8 +94,8 @@ def test_a_forward_pass_is_counted_product_by_product(tiny):
     assert forward_flops(objective, batch, ALONE, None) == 2 * (places * (layers + 16 * 32) + head)
 
 
-def test_the_share_is_operations_over_rate(tiny, monkeypatch):
-    objective = tiny.supervised(tasks=(tiny.nli,))
+def test_the_share_is_operations_over_rate(monkeypatch):
+    objective = tiny.supervised(tasks=(tiny.NLI,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     flops = forward_flops(objective, batch, ALONE, None)
     monkeypatch.setattr(profile, "measured_peak_flops", lambda device, dtype: 1000.0 * flops)
@@ -94,10 +106,10 @@ def test_the_share_is_operations_over_rate(tiny, monkeypatch):
     assert share.of(row, [batch])[SHARE] == pytest.approx(0.03)
 
 
-def test_every_row_tells_it(tiny, tmp_path):
+def test_every_row_tells_it(tmp_path):
     stream = tiny.stream(tiny.rows())
     train(
-        tiny.supervised(tasks=(tiny.nli,)),
+        tiny.supervised(tasks=(tiny.NLI,)),
         lambda start: ([batch] for batch in stream.since(start)),
         tiny.training(tmp_path, steps=3),
         ALONE,
@@ -121,6 +133,18 @@ def test_a_known_device_is_rated_by_its_data_sheet(monkeypatch, name, reduced, f
     device = torch.device("cuda")
     assert profile.peak_flops(device, torch.bfloat16) == pytest.approx(reduced)
     assert profile.peak_flops(device, torch.float32) == pytest.approx(full)
+
+
+def test_products_are_counted_anew_where_rows_are_twice_as_long(monkeypatch):
+    objective = tiny.supervised(tasks=(tiny.NLI,))
+    share, counted = ModelFlopsUtilization(objective, ALONE, None), []
+    monkeypatch.setattr(
+        profile, "forward_flops", lambda _, b, *__: counted.append(b["input_ids"].shape[1]) or 1
+    )
+    row = {"time/tokens_per_second": 1.0, "data/padding_fraction": 0.0}
+    for length in (8, 8, 16, 24, 8, 16):
+        share.of(row, [next(iter(tiny.stream(tiny.rows(length=length)).since(0)))])
+    assert counted == [8, 16]
 
 
 def size(hidden, layers, embedding=None):
@@ -164,3 +188,14 @@ SMALL, BASE, LARGE = size(256, 12, 128), size(768, 12), size(1024, 24)
 )
 def test_published_numbers(flops, published):
     assert flops == pytest.approx(published, rel=1e-3)
+
+
+def test_a_layer_by_hand():
+    smallest = EncoderConfig(hidden_size=8, heads=1, intermediate_size=8, embedding_size=8)
+    # One token: 6*64+24+16 + 10*1 + 16 + 128+8+32+8+5 + 4*64 + 9*8 + 11*8
+    assert layer_flops(smallest, 1) == 384 + 24 + 16 + 10 + 16 + 181 + 256 + 72 + 88
+
+
+def test_a_choice_among_few_is_cheaper_than_among_all():
+    few, all_words = (word_head_flops(SMALL, n, 128, 1.0) for n in (10, 30522))
+    assert few < all_words / 50

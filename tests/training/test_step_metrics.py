@@ -9,6 +9,7 @@ import torch
 
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.step_metrics import CollapseMonitor, gradient_norms
+from tests.training import conftest as tiny
 
 ILL = {"train/detection_recall": 0.0, "train/detection_auc": 0.5, "train/generator_entropy": 3.0}
 
@@ -18,7 +19,7 @@ def events(place):
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def test_each_network_has_its_norm_and_one_network_has_none(tiny):
+def test_each_network_has_its_norm_and_one_network_has_none():
     electra = tiny.electra()
     assert gradient_norms(electra) == {}
     for parameter in electra.parameters():

@@ -90,6 +90,7 @@ def test_metrics_count_hits_of_the_convention_that_1_is_fake(electra, batch):
     assert counted["detection_accuracy"] == (int((output == fake).sum()), 57)
     assert counted["detection_recall"] == (int((output & fake).sum()), int(fake.sum()))
     assert counted["detection_precision"] == (int((output & fake).sum()), int(output.sum()))
+    assert counted["detection_specificity"] == (int((~output & ~fake).sum()), int((~fake).sum()))
     assert counted["replaced_fraction"] == (int(fake.sum()), 57)
     assert counted["generator_accuracy"][1] == 10
 
