@@ -34,7 +34,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 )
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
-from road_ray.system.files import staged_beside
+from road_ray.system.files import is_abandoned, staged_beside
 from road_ray.system.operating_system import sync
 from road_ray.system.remote_files import Storage
 
@@ -77,6 +77,9 @@ def build_corpus(
         else:
             _write_file(place / name, content)
 
+    if isinstance(place, Path):
+        for left in filter(is_abandoned, place.glob(".*")):  # part of a file, of a killed build
+            left.unlink(missing_ok=True)
     encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
     sizes = _write_shards(encoding(blocks_of(parts), encoder, processes=processes), write)
     if not sizes["rows"]:

@@ -198,6 +198,9 @@ class CustomDataset(Config):
             f"layout = {self.layout}: hub has rows already\n    fix: leave layout out": (
                 self.hub and self.layout and is_own(self.layout)
             ),
+            "configuration, revision and first_rows are those of hub, which is not given": (
+                not self.hub and (self.configuration or self.revision or self.first_rows)
+            ),
             "dev_fraction takes the dev split from train: give train": (
                 self.dev_fraction is not None and not (self.train or self.hub)
             ),

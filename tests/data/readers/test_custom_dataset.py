@@ -89,6 +89,7 @@ def test_names_of_other_sets_are_refused():
             {"dev": "y.csv", "dev_fraction": 0.1, "kind": "span"},
             "dev_fraction takes the dev split from train: give train",
         ),
+        ({"train": "x.csv", "kind": "span", "first_rows": 7}, "hub, which is not given"),
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
         ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
         (
