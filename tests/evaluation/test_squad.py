@@ -93,6 +93,7 @@ TRICKY = [
     (["in the 1990s", "1990s"], "the 1990s", 1, 1.0),  # the best of several golds
     (["x y", "y z w"], "y w", 0, 0.8),  # 2 / 3 < max(1 / 2, 4 / 5)
     (["the the cat"], "cat cat", 0, 2 / 3),  # precision 1 / 2, recall 1
+    (["cat cat dog"], "cat cat", 0, 0.8),  # a bag: precision 1, recall 2 / 3
     (["an", "The."], "an ox", 0, 0.0),  # all golds are articles: only silence is right,
     (["an", "The."], "an", 1, 1.0),  # and an article is silence
     (["Rome"], " \t", 0, 0.0),
