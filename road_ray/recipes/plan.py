@@ -43,7 +43,7 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
         room.check_batch(phase.batch_size or settings.data.batch_size, workers, key)
     distillation: Any = getattr(config, "distillation", None)
     hosted = distillation is not None and distillation.host == "actors"
-    teachers = distillation.total_teachers if hosted else 0
+    teachers = settings.total_teachers if hosted else 0
     gpus_of_one = distillation.resources.get("GPU", 0.0) * distillation.replicas if hosted else 0.0
     with connected(settings.address) if settings.address else nullcontext():
         room.check_room(workers, gpus, teachers, gpus_of_one)

@@ -209,7 +209,7 @@ def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
         return demand
     return replace(
         demand,
-        teachers=base.distillation.total_teachers * base.distillation.replicas,
+        teachers=base.total_teachers * base.distillation.replicas,
         cpus_per_teacher=base.distillation.resources.get("CPU"),
         gpus_per_teacher=base.distillation.resources.get("GPU", 0.0),
     )

@@ -136,9 +136,8 @@ class TrialRunner:
             started = time.monotonic()
             context = RunContext(on_row=report if place == len(runs) - 1 else None)
             run = VERBS[verb].run(config, *([] if place else self.teachers), context=context)
-            teachers: Any = getattr(config, "distillation", None)
-            if teachers is not None:
-                teacher_seconds += (time.monotonic() - started) * teachers.total_teachers
+            teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
+            teacher_seconds += (time.monotonic() - started) * teachers
         metrics = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()

@@ -30,6 +30,8 @@ from road_ray.recipes.train.teaching_config import (
     DistillationConfig,
     MixTeachingConfig,
     WeightingConfig,
+    is_answer_file,
+    resolve_teachers,
     teacher_files,
 )
 from road_ray.training.config import OptimizerConfig, TrainingConfig
@@ -242,6 +244,12 @@ class TrainConfig(RunConfig):
         return {}
 
     @property
+    def total_teachers(self) -> int:
+        """Number of teachers that are models, over all data sets and folds."""
+        listed = (resolve_teachers(entries)[0] for entries in self.named_teachers.values())
+        return sum(not is_answer_file(name) for names in listed for name in names)
+
+    @property
     def dev_names(self) -> list[str]:
         """Data sets whose dev splits are read, each once."""
         names = list(self.data.evaluated_on)
@@ -400,5 +408,6 @@ class MultitaskConfig(TrainConfig):
     @property
     def named_teachers(self) -> dict[str, tuple[str, ...]]:
         """Entries of the teachers by data set, in the order of the mixture."""
-        named = self.distillation.by_dataset
-        return {name: named[name] for name in self.data.datasets if name in named}
+        entries = self.distillation.teachers.items()
+        named = {name: (e,) if isinstance(e, str) else e for name, e in entries}
+        return {name: named[name] for name in self.data.datasets if named.get(name)}

@@ -82,7 +82,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             folds,
             files,
             config.address,
-            other_teachers=settings.replicas * (settings.total_teachers - len(models)),
+            other_teachers=settings.replicas * (config.total_teachers - len(models)),
             student=student,
             store=settings.tables(config.run_dir),
             of_files=settings.directory_of_tables(config.run_dir),

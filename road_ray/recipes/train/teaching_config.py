@@ -171,11 +171,6 @@ class DistillationConfig(TeachingConfig):
             return self.num_teachers
         return num_per_row(*resolve_teachers(self.teachers))
 
-    @property
-    def total_teachers(self) -> int:
-        """Number of models among the teachers of the run, over all folds."""
-        return _num_models(self.teachers)
-
 
 RULES = (
     *("mean", "correctness", "correct_only", "confidence", "entropy"),
@@ -229,17 +224,6 @@ class MixTeachingConfig(TeachingConfig):
     temperature: float = Field(4.0, ge=0.01, le=1000)
     """Temperature T of teacher and student logits in the distillation loss. ROaD uses more than 3
     in this stage without naming the value; 4 is our choice."""
-
-    @property
-    def by_dataset(self) -> dict[str, tuple[str, ...]]:
-        """Entries of the data sets that have some."""
-        entries = {n: (e,) if isinstance(e, str) else e for n, e in self.teachers.items()}
-        return {name: names for name, names in entries.items() if names}
-
-    @property
-    def total_teachers(self) -> int:
-        """Number of models among the teachers of the run, over all data sets."""
-        return sum(map(_num_models, self.by_dataset.values()))
 
 
 ANSWER_FILES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -316,10 +300,6 @@ def resolve_teachers(
         listed, folds = read_teacher_list(Path(others[0]).expanduser(), key)
         return listed + files, folds
     return list(teachers), 1
-
-
-def _num_models(teachers: Sequence[str]) -> int:
-    return sum(not is_answer_file(name) for name in resolve_teachers(teachers)[0])
 
 
 def num_per_row(names: Sequence[str], folds: int) -> int:

@@ -35,10 +35,16 @@ def test_teachers_of_all_folds_are_asked(tmp_path):
         "teachers": [{"directory": f"d{n}", "fold": n % 2} for n in range(6)],
     }
     (tmp_path / "teachers.json").write_text(json.dumps(listing))
-    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).total_teachers == 6
-    assert DistillationConfig(teachers=("a", "b")).total_teachers == 2
-    assert DistillationConfig(teachers=("a", "b")).teachers_per_row == 2
-    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).teachers_per_row == 3
+    listed = str(tmp_path / "teachers.json")
+    for names, total, per_row in (
+        ((listed,), 6, 3),
+        ((listed, "answers.csv"), 6, 4),
+        (("a", "b"), 2, 2),
+        (("a", "b.csv", "datasets/c/d"), 1, 3),
+    ):
+        settings = DistillationConfig(teachers=names)
+        assert DistillConfig(distillation=settings).total_teachers == total
+        assert settings.teachers_per_row == per_row
 
 
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
