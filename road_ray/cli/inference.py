@@ -221,9 +221,6 @@ def serve(
             metavar="NAME", help="environment variable that holds the token clients must send"
         ),
     ] = None,
-    max_batch_rows: Annotated[
-        int | None, typer.Option(help="most rows of a batch of combined requests", min=1)
-    ] = None,
     address: AddressOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
@@ -231,8 +228,9 @@ def serve(
     """Serve the predictions of a model over HTTP until Ctrl-C.
 
     Settings: head, precision, max_length_tokens, threshold, n_best, min_confidence,
-    cpus_per_replica, gpus_per_replica, max_request_rows, max_request_bytes, max_row_tokens,
-    timeout_seconds, stop_seconds. docs/guides/serving.md has their meanings and defaults.
+    cpus_per_replica, gpus_per_replica, max_batch_rows, max_request_rows, max_request_bytes,
+    max_row_tokens, timeout_seconds, stop_seconds. docs/guides/serving.md has their meanings and
+    defaults.
     """
     from road_ray.config import load
     from road_ray.distributed.serving.config import ServingConfig
@@ -241,7 +239,6 @@ def serve(
         "model": model,
         "replicas": replicas,
         "token_env": token_env,
-        "max_batch_rows": max_batch_rows,
     }
     overrides = [f"{name}={value}" for name, value in flags.items() if value is not None]
     config = load(ServingConfig, overrides=[*(settings or []), *overrides])

@@ -61,7 +61,7 @@ def average(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in means.items() if math.isfinite(value)}
 
 
-def electra_figure(dataset: Dataset, metrics: Mapping[str, float]) -> float:
+def electra_score(dataset: Dataset, metrics: Mapping[str, float]) -> float:
     """Return the score of a data set as in ELECTRA's tables, or the mean of its metrics outside
     GLUE. Return NaN if it was not evaluated.
     """

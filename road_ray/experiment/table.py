@@ -10,7 +10,7 @@ from road_ray.data.load_split import find_dataset
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
 from road_ray.errors import RoadError
-from road_ray.evaluation.glue import electra_figure
+from road_ray.evaluation.glue import electra_score
 from road_ray.experiment.expand import Experiment, Job
 from road_ray.recipes.train.config import TeachersConfig
 from road_ray.reporting.health import right_counts
@@ -50,7 +50,7 @@ def experiment_table(
     if experiment.config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
         entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
         for number, outcome in enumerate(done):
-            single = [electra_figure(entry, outcome.metrics) for entry in entries]
+            single = [electra_score(entry, outcome.metrics) for entry in entries]
             score = {f"eval/{SCORE}": sum(single) / len(single)}
             done[number] = replace(outcome, metrics=score | dict(outcome.metrics))
     metrics = _metrics(experiment.config.data, done)

@@ -15,7 +15,7 @@ from road_ray.errors import DataError
 from road_ray.evaluation.glue import (
     SHEETS,
     average,
-    electra_figure,
+    electra_score,
     predictions_of,
     write_submission,
 )
@@ -110,12 +110,12 @@ def test_predictions_are_gathered_from_runs(tmp_path):
 def test_the_one_figure_of_a_data_set_in_the_tables_of_electra():
     figures = {"eval/qqp/f1": 30.0, "eval/qqp/accuracy": 67.0, "eval/mnli_mismatched/accuracy": 1.0}
     figures |= {"eval/mnli/accuracy": 50.0, "eval/squad_v1/f1": 80.0, "eval/squad_v1/exact": 70.0}
-    assert electra_figure(dataset("qqp"), figures) == 67.0
-    assert electra_figure(dataset("mnli"), figures) == 50.0
-    assert electra_figure(dataset("squad_v1"), figures) == pytest.approx(75.0)
-    assert math.isnan(electra_figure(dataset("rte"), figures))
+    assert electra_score(dataset("qqp"), figures) == 67.0
+    assert electra_score(dataset("mnli"), figures) == 50.0
+    assert electra_score(dataset("squad_v1"), figures) == pytest.approx(75.0)
+    assert math.isnan(electra_score(dataset("rte"), figures))
     own = CustomDataset(train="x.csv", text=("t",), labels=("a", "b"), metrics=("f1",))
-    assert electra_figure(own.dataset("mine"), {"eval/mine/f1": 60.0}) == 60.0
+    assert electra_score(own.dataset("mine"), {"eval/mine/f1": 60.0}) == 60.0
 
 
 def test_averages_by_hand():
