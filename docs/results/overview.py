@@ -125,6 +125,7 @@ def draw_effects(figures: dict[str, Any], path: Path) -> None:
     axis.axvline(0, color="#20242a", lw=0.8)
     axis.set_yticks(range(len(rows)), [name for name, *_ in reversed(rows)], fontsize=7.5)
     axis.set_xlabel("points; line: 95% interval; diamond: published, on large models")
+    axis.set_ylim(-0.7, len(rows) - 0.3)
     _legend(axis, colors)
     _saved(figure, path)
 
@@ -189,7 +190,7 @@ def _legend(axis: Any, colors: dict[str, str]) -> None:
     for name, color in colors.items():
         axis.plot([], [], "o-", color=color, label=name)
     axis.plot([], [], "D", color=PUBLISHED, mfc="none", label="published")
-    axis.legend(loc="upper center", bbox_to_anchor=(0.3, 1.09), ncol=4, frameon=False, fontsize=8)
+    axis.legend(loc="lower center", bbox_to_anchor=(0.3, 1.0), ncol=4, frameon=False, fontsize=8)
 
 
 def _drawn(size: tuple[float, float]) -> tuple[Any, Any]:
