@@ -127,7 +127,8 @@ def _folder(path: Path) -> Source:
     name = path.resolve().name
     if (path / "dataset_dict.json").is_file():  # DatasetDict.save_to_disk
         names = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-        return Source(name, "table", {s: str(path / n) for s, n in _known_splits(names).items()})
+        saved = _by_split(path / split for split in names)
+        return Source(name, "table", {split: str(group[0]) for split, group in saved.items()})
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
     by_split = _by_split(files)
     if any(len(group) > 1 and group[0].suffix == ".parquet" for group in by_split.values()):
@@ -150,17 +151,12 @@ def _folder(path: Path) -> Source:
 
 
 def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    by_split: dict[str, list[Path]] = {}
+    """Return files, or names of splits, by ``train``, ``dev`` and ``test``."""
+    by_split: dict[str, list[Path]] = {split: [] for split in _SPLITS}
     for file in sorted(files):
         if (split := split_in_name(file.name)) is not None:
-            by_split.setdefault(split, []).append(file)
-    return by_split
-
-
-def _known_splits(names: Iterable[str]) -> dict[str, str]:
-    """Return the names of the splits of a data set by ``train``, ``dev`` and ``test``."""
-    known = {_SPLIT_OF[name]: name for name in reversed([*names]) if name in _SPLIT_OF}
-    return {split: known[split] for split in _SPLITS if split in known}
+            by_split[split].append(file)
+    return {split: group for split, group in by_split.items() if group}
 
 
 def _read(layout: Layout, path: Path, split: str) -> Rows:
@@ -176,7 +172,8 @@ def _hub_source(place: str) -> Source:
     chosen = configuration or None
     rows = {}
     try:
-        splits = _known_splits(datasets_library().get_dataset_split_names(path, chosen))
+        names = datasets_library().get_dataset_split_names(path, chosen)
+        splits = {split: str(group[0]) for split, group in _by_split(map(Path, names)).items()}
         for split, name in splits.items():
             part = load_rows(Hub(path, chosen), name, streaming=True)
             placed = ((f"hf://{path}/{split}:{n}", row) for n, row in enumerate(part, 1))
