@@ -38,7 +38,6 @@ from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import EvaluateConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
-    atomic_directory,
     head_for,
     model_record,
     stored_threshold,
@@ -47,7 +46,7 @@ from road_ray.recipes.run_directory.model_record import (
 )
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train.teaching_config import read_teacher_list
-from road_ray.system.files import write_json_atomic
+from road_ray.system.files import staged_directory, write_json_atomic
 from road_ray.training.monitoring.console_progress import Console
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
@@ -87,7 +86,7 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     (task,) = tasks.values()
     with (
         open_run_directory(config) as run_dir,
-        atomic_directory(run_dir / "predictions") as place,
+        staged_directory(run_dir / "predictions") as place,
         closing(Console(config.console)) as console,
     ):
         if listed:

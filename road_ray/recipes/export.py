@@ -13,8 +13,8 @@ from road_ray.errors import ConfigError
 from road_ray.inference.load_model import head_directory, load
 from road_ray.inference.onnx_model import ONNX, export_onnx, require
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.run_directory.model_record import atomic_directory, threshold_entry
-from road_ray.system.files import check_new, write_json_atomic
+from road_ray.recipes.run_directory.model_record import threshold_entry
+from road_ray.system.files import check_new, staged_directory, write_json_atomic
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
 
@@ -40,7 +40,7 @@ def export(
     require("onnx", "onnxruntime", "onnxscript")
     source = head_directory(locate_model(model_directory(model, "model")), head)
     predictor = load(model, head=head, device="cpu")
-    with atomic_directory(target) as staged:
+    with staged_directory(target) as staged:
         facts = export_onnx(predictor, staged, quantize)
         shutil.copyfile(source / "config.json", staged / "config.json")
         predictor.tokenizer.save_pretrained(staged)

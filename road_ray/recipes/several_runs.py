@@ -24,7 +24,6 @@ from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import means, summary
 from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
-from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train import train as single
@@ -37,7 +36,7 @@ from road_ray.recipes.train.config import (
 )
 from road_ray.recipes.train.find_teachers import locate_teachers
 from road_ray.recipes.train.teaching_config import is_answer_file, resolve_teachers
-from road_ray.system.files import write_json_atomic
+from road_ray.system.files import staged_directory, write_json_atomic
 from road_ray.training.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -278,7 +277,7 @@ def _born_again(
         with connected(config.address) if actors else nullcontext():
             runs = [distill(every[0], ensemble, context)]
             runs += [distill(later, None, context) for later in every[1:]]
-        with atomic_directory(directory / "hf") as staged:
+        with staged_directory(directory / "hf") as staged:
             shutil.copytree(runs[-1].hf_dir, staged, dirs_exist_ok=True)
         metrics = dict(runs[-1].metrics)
         for number, run in enumerate(runs, 1):

@@ -25,13 +25,12 @@ from road_ray.models.load_weights import check_finite
 from road_ray.recipes.config import CombineConfig
 from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.run_directory.model_record import (
-    atomic_directory,
     model_record,
     write_model_record,
 )
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train.teaching_config import read_teacher_list
-from road_ray.system.files import read_json, write_json_atomic
+from road_ray.system.files import read_json, staged_directory, write_json_atomic
 from road_ray.training.run_context import RunContext
 
 # Entries of a record that are of one training, not of the mean of several.
@@ -99,7 +98,7 @@ def average_models(models: Sequence[Path], output: Path) -> None:
                 "  fix: average models of one architecture, with the same labels in one order"
             )
     record = model_record(first)
-    with atomic_directory(output) as staged:
+    with staged_directory(output) as staged:
         for path in first.iterdir():
             if path.is_file() and path.suffix != ".safetensors" and path.name != MODEL_RECORD:
                 shutil.copyfile(path, staged / path.name)

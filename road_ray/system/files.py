@@ -253,7 +253,7 @@ def staged_directory(final: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
     staged = staged_beside(final)
     try:
-        staged.mkdir()
+        staged.mkdir(parents=True)
         yield staged
         for path in [*staged.rglob("*"), staged]:
             sync(path)

@@ -28,6 +28,7 @@ from road_ray.system.files import (
     problems_of,
     read_json,
     sha256_of,
+    staged_directory,
     write_json_atomic,
 )
 
@@ -174,3 +175,19 @@ def test_a_cache_that_cannot_be_written_is_told(place, monkeypatch, tmp_path):
     monkeypatch.setenv("ROAD_CACHE", str(tmp_path / place))
     with pytest.raises(ResourceError, match=r"(?s)cannot be unpacked.*ROAD_CACHE="):
         miniature.cached()
+
+
+def test_a_directory_that_cannot_be_written_whole_leaves_what_was_there(tmp_path):
+    def write(text, error=None):
+        with staged_directory(tmp_path / "hf") as staged:
+            (staged / "config.json").write_text(text)
+            if error:
+                raise error
+
+    write("1")
+    with pytest.raises(OSError, match="No space"):
+        write("2", OSError(28, "No space left on device"))
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+    assert (tmp_path / "hf" / "config.json").read_text() == "1"
+    write("3")
+    assert (tmp_path / "hf" / "config.json").read_text() == "3"

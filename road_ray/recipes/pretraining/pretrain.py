@@ -36,7 +36,7 @@ from road_ray.recipes.preflight_checks import (
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
+from road_ray.recipes.run_directory.model_record import write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
@@ -47,6 +47,7 @@ from road_ray.recipes.run_directory.run import (
 )
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.train.train import finetune
+from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
 from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
@@ -203,7 +204,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             corpus = made.corpora[-1].manifest
             record: dict[str, Any] = {"objective": config.objective.name, "corpus": corpus}
             record |= {"init": config.init, "seed": config.seed, "metrics": last}
-            with atomic_directory(config.run_dir / "hf") as directory:
+            with staged_directory(config.run_dir / "hf") as directory:
                 made.objective.export(directory)
                 tokenizer.save_pretrained(directory)
                 write_model_record(directory, **record)

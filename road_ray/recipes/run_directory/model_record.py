@@ -4,9 +4,7 @@ later command asks for them, and a card for people.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,26 +26,6 @@ from road_ray.reporting.model_card import write_card
 from road_ray.system.files import check_input, read_json, write_json_atomic
 
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
-
-
-@contextmanager
-def atomic_directory(directory: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``directory`` that replaces it on exit, by one rename, and is
-    removed on an error: no reader sees half a model, and a kill leaves the earlier model or none.
-    """
-    staged, old = (directory.with_name(f".{directory.name}.{part}") for part in ("new", "old"))
-    for leftover in (staged, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    staged.mkdir(parents=True)
-    try:
-        yield staged
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
-    if directory.exists():
-        directory.rename(old)
-    staged.rename(directory)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_model_record(directory: Path, **fields: object) -> None:

@@ -18,6 +18,7 @@ from road_ray.data.batching import Batch, BatchStream, pad
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import Features, Longs
 from road_ray.data.load_split import Split, row_features
+from road_ray.data.shuffle_into_batches import token_budget_cuts
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_folds
@@ -259,7 +260,11 @@ class Teachers:
                 yield chosen._open(rows, mask, started, lambda *_, **__: None)
 
         features = rows.features
-        groups = _groups(np.flatnonzero(mask), features.lengths * features.choices)
+        numbers, lengths = np.flatnonzero(mask), features.lengths * features.choices
+        ordered = numbers[np.argsort(lengths[numbers], kind="stable")]
+        cuts = token_budget_cuts(lengths[ordered], _GROUP_TOKENS, _GROUP_ROWS)
+        # Rows of similar length together, the longest first: they need the most memory.
+        groups = np.split(ordered, cuts)[::-1] if len(ordered) else []
         StoredEnsemble.open(self.store, self.manifest, self.task).label(
             lambda: map(rows.batch, groups), live
         )
@@ -325,19 +330,6 @@ def weighting_rule(
     settings = to_dict(used_weighting(weighting, num_teachers)) | {"temperature": temperature}
     name = settings.pop("rule")
     return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
-
-
-def _groups(numbers: Longs, lengths: Longs) -> list[Longs]:
-    """Return the rows in groups of similar length that one pass of a teacher takes, long rows
-    first.
-    """
-    order = numbers[np.argsort(-lengths[numbers], kind="stable")]
-    groups, begin = [], 0
-    while begin < len(order):
-        size = max(1, min(_GROUP_ROWS, _GROUP_TOKENS // max(1, int(lengths[order[begin]]))))
-        groups.append(order[begin : begin + size])
-        begin += size
-    return groups
 
 
 # Settings of the distillation in the record and the card of the model.

@@ -25,7 +25,6 @@ from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.preflight_checks import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
-    atomic_directory,
     threshold_entry,
     trained_rows,
     write_model_record,
@@ -61,6 +60,7 @@ from road_ray.recipes.train.teachers import (
     used_weighting,
     weighting_rule,
 )
+from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
@@ -330,7 +330,7 @@ def export(
     model = prepared.model
     first, *further = model.tasks
     each = isinstance(config, FinetuneConfig)
-    with atomic_directory(config.run_dir / "hf") as top:
+    with staged_directory(config.run_dir / "hf") as top:
         heads = [(top / "heads" / task, task) for task in (further if each else model.tasks)]
         for directory, task in [(top, first), *heads]:
             model.export(directory, task)

@@ -16,7 +16,6 @@ from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.model_record import (
-    atomic_directory,
     stored_threshold,
     trained_head,
     with_trained_data,
@@ -79,20 +78,6 @@ def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
     with pytest.raises(CheckpointError) as refused:
         stored_threshold(tmp_path)
     assert str(refused.value).startswith(f"{tmp_path / 'road_ray.json'}: ")
-
-
-def test_a_directory_that_cannot_be_written_whole_leaves_what_was_there(tmp_path):
-    def write(text, error=None):
-        with atomic_directory(tmp_path / "hf") as staged:
-            (staged / "config.json").write_text(text)
-            if error:
-                raise error
-
-    write("1")
-    with pytest.raises(OSError, match="No space"):
-        write("2", OSError(28, "No space left on device"))
-    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
-    assert (tmp_path / "hf" / "config.json").read_text() == "1"
 
 
 OWN = {"text": ["review"], "labels": ["bad", "good"], "label_map": {"0": "bad", "1": "good"}}
