@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from road_ray.data import miniature
-from road_ray.data.features.encode_examples import cache_directory
 from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.tables import numbered_lines
 from road_ray.distributed.cluster_token import token_path
@@ -150,15 +149,11 @@ def test_a_path_that_cannot_be_looked_at_is_told_with_its_key(text, monkeypatch)
         resolve_root(text)
 
 
-def test_without_a_home_the_cache_must_be_named(homeless, caplog, monkeypatch, tmp_path):
+def test_without_a_home_the_cache_must_be_named(homeless):
     with pytest.raises(ConfigError, match=r"(?s)ROAD_CACHE is not set.*no home.*fix: ROAD_CACHE="):
         resolve_root("miniature")
-    assert cache_directory(None) is None
-    assert "features are not kept: ROAD_CACHE is not set" in caplog.text
     with pytest.raises(ConfigError, match=r"data\.root = ~/x"):
         resolve_root("~/x")
-    monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
-    assert cache_directory(None) == tmp_path / "features"
 
 
 def test_other_places_below_a_home_are_told_too(homeless, monkeypatch):
