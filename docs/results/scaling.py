@@ -89,7 +89,7 @@ def rows() -> list[str]:
         size, scale = config.encoder, config.generator.scale
         length, batch = config.data.max_length_tokens, config.data.batch_size
         # The generator costs about the square of its scale; backward is twice the forward.
-        forward = encoder_flops(size, VOCABULARY, length, sparse=True) * (1 + scale**2)
+        forward = encoder_flops(size, 0, length) * (1 + scale**2)  # embeddings are looked up
         alone = 3 * forward * batch / GPU_FLOPS
         gradient = GRADIENT_BYTES * parameters(size) * (1 + scale**2)
         cells = []

@@ -125,12 +125,12 @@ def _examples(item: SpanExample | Mapping[str, Any]) -> list[SpanExample]:
             f"data set to score: {str(item)[:60]!r} is no article and no SpanExample\n"
             "  fix: pass json.load(file)['data']"
         )
-    return [
+    return [  # an article need not have what is not scored
         SpanExample(
             question["id"],
-            question["question"],
-            paragraph["context"],
-            tuple(Answer(answer["text"], answer["answer_start"]) for answer in question["answers"]),
+            "",
+            "",
+            tuple(Answer(x["text"], 0) for x in question["answers"]),
             where="",
         )
         for paragraph in item["paragraphs"]
@@ -144,6 +144,8 @@ def _scores(
     odds: Mapping[str, float],
     threshold: float,
 ) -> dict[str, float]:
+    # A question that is there twice counts once, as in the official script.
+    examples = list({example.id: example for example in examples}.values())
     agreed = [e for e in examples if len(e.references) < 2 or agreement(e.references) >= _AGREED]
     examples = agreed or examples
     exact, f1 = dict[str, float](), dict[str, float]()

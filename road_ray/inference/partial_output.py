@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from road_ray.errors import ResourceError, counted
 from road_ray.system.files import check_new, staged_beside
-from road_ray.system.operating_system import try_lock
+from road_ray.system.operating_system import sync, try_lock
 
 
 class PartialOutput:
@@ -32,12 +32,13 @@ class PartialOutput:
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             self._file, end = self._locked(), 0
-            for line in self._file:
-                # A line without an end was being written at a kill.
-                if not line.endswith(b"\n") or (not end and line != header):
-                    break
-                self.count += len(json.loads(line)) if end else 0
-                end += len(line)
+            with suppress(ValueError):  # a damaged line, which is written again with those behind
+                for line in self._file:
+                    # A line without an end was being written at a kill.
+                    if not line.endswith(b"\n") or (not end and line != header):
+                        break
+                    self.count += len(json.loads(line)) if end else 0
+                    end += len(line)
             self._file.truncate(end)
             self._file.write(b"" if end else header)
             self._file.flush()
@@ -92,6 +93,7 @@ class PartialOutput:
         staged = staged_beside(self.output)
         try:
             write(staged)
+            sync(staged)  # before the rows go
             check_new(self.output)
             staged.rename(self.output)
             self.path.unlink()

@@ -256,8 +256,9 @@ class _Chunks(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no type
         content = self._file.storage.read(self._file.entry.path, start, count)
         if len(content) < count:  # readers would take it for the end of the file
             raise OSError(
+                errno.EIO,
                 f"{len(content)} bytes at byte {start}, {count} were expected: the file is "
-                "shorter than when it was listed"
+                "shorter than when it was listed",
             )
         return content
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from road_ray.models.encoder_layers import layer_list
 from road_ray.models.precision import compile_for_all_shapes
 from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker
@@ -60,7 +61,7 @@ def shard(objective: Objective, worker: Worker, autocast: torch.dtype | None = N
         objective.to("meta")
     mesh = init_device_mesh(worker.device.type, (worker.size,))
     policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
-    stacks = stacks_of(made)
+    stacks = [layer_list(encoder) for encoder in encoders_of(made)]
     kinds = {type(layer) for stack in stacks for layer in stack}
     for layer in [part for part in made.modules() if type(part) in kinds]:  # TEAMS has one more
         fully_shard(layer, mesh=mesh, mp_policy=policy)
@@ -73,14 +74,6 @@ def shard(objective: Objective, worker: Worker, autocast: torch.dtype | None = N
         for layer, following in pairwise(stack):
             layer.set_modules_to_forward_prefetch([following])  # type: ignore[operator]
     return made
-
-
-def stacks_of(objective: nn.Module) -> list[nn.ModuleList]:
-    """Return the list of layers of every encoder, in the order in which they compute."""
-    return [
-        next(part for part in encoder.modules() if isinstance(part, nn.ModuleList))
-        for encoder in encoders_of(objective)
-    ]
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

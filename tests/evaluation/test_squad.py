@@ -188,6 +188,17 @@ def test_data_without_unanswerable_questions_has_no_such_keys() -> None:
     assert (scores["exact"], scores["f1"]) == pytest.approx((50.0, 100 * (2 / 3 + 1) / 2))
 
 
+@pytest.mark.parametrize("form", ["articles", "examples"])
+def test_a_question_that_is_there_twice_counts_once(form: str) -> None:
+    """As in the official script, which reads ids and texts of answers alone."""
+    data: Any = [example("q", "x"), example("q", "y"), example("r", "z")]
+    if form == "articles":
+        pairs = [(q.id, [{"text": answer.text} for answer in q.answers]) for q in data]
+        data = [{"paragraphs": [{"qas": [{"id": q, "answers": a} for q, a in pairs]}]}]
+    scores = evaluate(data, {"q": "y", "r": "y"})
+    assert (scores["exact"], scores["total"], scores["HasAns_total"]) == (50.0, 2, 2)
+
+
 @pytest.mark.parametrize(
     ("data", "predictions", "odds", "message"),
     [

@@ -417,6 +417,11 @@ def test_an_output_that_exists_is_never_overwritten(directory, rows_file, tmp_pa
     (tmp_path / "b.jsonl").unlink()
     with closing(PartialOutput(tmp_path / "b.jsonl", "row", {})) as again:
         assert again.count == 1  # the work is kept
+        again.append([{"id": "1"}])
+    partial = tmp_path / ".b.jsonl.partial"
+    partial.write_bytes(partial.read_bytes().replace(b'"1"', b'"1'))
+    with closing(PartialOutput(tmp_path / "b.jsonl", "row", {})) as damaged:
+        assert damaged.count == len(list(damaged.rows())) == 1
     with closing(PartialOutput(tmp_path / "b.jsonl", "row", {"model": "other"})) as other:
         assert other.count == 0
 

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from road_ray.data.corpus.documents import Documents, text_files
+from road_ray.data.readers.tables import numbered_lines
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.system import remote_files as module
 from road_ray.system.remote_files import Storage, address_below, is_address, retried
@@ -291,3 +292,5 @@ def test_a_shorter_file_is_no_end_of_the_text(web_server):
     file = module.StoredFile(storage, module.Entry(entry.path, entry.bytes + 10, 0))
     with pytest.raises(OSError, match="shorter than when it was listed"):
         file.open().read()
+    with pytest.raises(ResourceError, match=r"cannot be read: .*shorter than when it was listed"):
+        list(numbered_lines(file))  # no damage of a compressed file

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from transformers import PretrainedConfig, PreTrainedModel
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
+from road_ray.models.encoder_layers import layer_list
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import OptimizerConfig
@@ -24,7 +25,6 @@ from road_ray.training.model_wrappers import (
     full_tensor,
     recompute,
     shard,
-    stacks_of,
 )
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
 from road_ray.training.optimizer import build_optimizer
@@ -139,33 +139,7 @@ def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
     assert calls, "nothing was compiled"
 
 
-_SHORT = ("electra",)
 _LENGTHS = (12, 16, 20, 24)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in every.CASES],
-)
-def test_an_objective_is_one_graph_for_batches_of_all_lengths(name, tmp_path):
-    """``fullgraph`` makes a break of the graph an error; the backend gets one graph in all."""
-    objective, given = every.case_of(name, tmp_path, dropout=0.0, layers=1, length=_LENGTHS[0])
-    counter = CompileCounter()
-    with torch.no_grad():
-        objective(objective.prepare(given))  # transformers puts its hooks in place
-    compiled = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)
-    for length in _LENGTHS:
-        batch = objective.prepare(every.batch_of(name, objective, length=length, rows=6))
-        torch.manual_seed(7)  # some heads have dropout of their own
-        with torch.no_grad():
-            expected = objective(batch).terms
-        torch.manual_seed(7)
-        terms = compiled(batch).terms
-        sum(term.total for term in terms.values()).backward()
-        for key, term in expected.items():
-            assert_close(terms[key].total.detach(), term.total, rtol=1e-5, atol=1e-5)
-    assert counter.frame_count == 1
 
 
 @pytest.mark.slow
@@ -348,7 +322,7 @@ def held(worker):
         assert_close(ours, alone, **NOISE)  # two heads have none
     half = shard(tiny.supervised(0.0), worker, torch.bfloat16)
     dtypes = set()
-    stacks_of(half)[0][0].attention.register_forward_pre_hook(
+    layer_list(half.encoder)[0].attention.register_forward_pre_hook(
         lambda module, _: dtypes.update(p.dtype for p in module.parameters())
     )
     inputs, real = set(), half.predict

@@ -56,7 +56,7 @@ _ATTRIBUTES = (  # fields of a record for which Optuna has no field
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
-    """Return the study. The caller holds the sweep lock.
+    """Return the study. The caller holds the lock of the directory.
 
     Raises ``ConfigError`` for a study of another sweep under this name, ``ResourceError`` for a
     storage that is damaged, of another sweep or cannot be opened.

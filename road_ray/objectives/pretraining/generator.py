@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
@@ -161,6 +160,9 @@ class _PredictAndSample(torch.autograd.Function):
         return gradient.mul_(gradients[0]).to(ctx.dtype), None, None
 
 
+_predict_and_sample: Any = _PredictAndSample.apply  # torch leaves it untyped
+
+
 def draw(
     logits: Tensor,
     labels: Tensor,
@@ -176,26 +178,13 @@ def draw(
     (google electra, ``disallow_correct``). Computed in fp32 for ``logits`` of any dtype, which get
     their gradient through the loss only.
     """
-    # A compiler fuses the plain form and cannot trace the other.
-    predict = _plain if torch.compiler.is_compiling() else _PredictAndSample.apply
-    output = GeneratorOutput(*predict(logits, labels, noise))
+    output = GeneratorOutput(*_predict_and_sample(logits, labels, noise))
     if temperature == 1.0 and not disallow_correct:
         return output
     tempered = torch.softmax(logits.detach().float() / temperature, -1)
     if disallow_correct:
         tempered.scatter_(1, labels[:, None], 0.0)
     return output._replace(sampled=invert(tempered, noise))
-
-
-def _plain(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
-    """Return the result of ``_PredictAndSample`` by functions of PyTorch."""
-    log_probabilities = logits.float().log_softmax(-1)
-    loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
-    log_probabilities = log_probabilities.detach()
-    probabilities = log_probabilities.exp()
-    num_correct = (log_probabilities.argmax(-1) == labels).sum()
-    entropy = torch.special.entr(probabilities).sum()
-    return GeneratorOutput(loss, invert(probabilities, noise), num_correct, entropy)
 
 
 class Corruption(NamedTuple):
