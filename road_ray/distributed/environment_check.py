@@ -15,7 +15,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from road_ray.distributed.cluster_token import accepts_anonymous, lets_anybody_join, token_path
+from road_ray.distributed.cluster_token import refuse_open_cluster, token_path
+from road_ray.distributed.connection import connected
 from road_ray.errors import RoadError
 
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
@@ -96,7 +97,7 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
         _shared_memory(),
         _data(root),
         check_token(),
-        *(check_cluster(address) if address is not None else ()),
+        *([check_cluster(address)] if address is not None else ()),
     ]
     rows = [
         {
@@ -125,12 +126,17 @@ def _data(root: str | None) -> Finding:
     try:
         place = resolve_root(root)
     except RoadError as error:
-        first, *details = str(error).splitlines()
-        return Finding("data", first, False, " ".join(line.strip() for line in details))
+        return _problem("data", error)
     if place is None:
         return Finding("data", "hub (no data.root, no $ROAD_DATA)", True)
     folders = ", ".join(sorted(path.name for path in place.iterdir() if path.is_dir()))
     return Finding("data", f"{place}: {folders}", True)
+
+
+def _problem(name: str, error: RoadError) -> Finding:
+    first, *details = str(error).splitlines()
+    fixes = [line.strip().removeprefix("fix: ") for line in details if "fix:" in line]
+    return Finding(name, first, False, " ".join(fixes))
 
 
 def check_token() -> Finding:
@@ -149,62 +155,34 @@ def check_token() -> Finding:
     )
 
 
-def check_cluster(address: str) -> list[Finding]:
-    """Check a dashboard (``http://...``) or a cluster to join (``host:port``)."""
-    if "://" not in address:
-        return _joined(address)
-    is_open = accepts_anonymous(address)
-    if is_open is None:
-        fix = "start it, or open the way: `ray dashboard FILE`, `kubectl port-forward`"
-        return [Finding("cluster", f"{address}: nothing answers", False, fix)]
-    return [_authentication(address, is_open), *([] if is_open else [_version(address)])]
+def check_cluster(address: str) -> Finding:
+    """Check a dashboard (``http://...``) or a cluster to join (``host:port``): it is up, asks for a
+    token, takes ours, and has our version of Ray.
+    """
+    try:
+        if "://" in address:
+            refuse_open_cluster(address)
+            return _version(address)
+        with connected(address):
+            from road_ray.distributed.room import free_resources
 
-
-def _authentication(address: str, is_open: bool | None) -> Finding:
-    fix = "stop it and start it with RAY_AUTH_MODE=token: everybody who reaches it can run code"
-    if is_open is None:
-        return Finding("authentication", f"{address} could not be asked", False, "try again")
-    answer = "answers anybody" if is_open else "asks for a token"
-    return Finding("authentication", f"{address} {answer}", not is_open, fix)
+            return Finding("cluster", f"free: {free_resources()}", True)
+    except RoadError as error:
+        return _problem("cluster", error)
 
 
 def _version(url: str) -> Finding:
-    try:
-        secret = os.environ.get("RAY_AUTH_TOKEN") or token_path().read_text(encoding="utf-8")
-    except OSError:
-        fix = f"put the cluster's token into {token_path()}, mode 0600"
-        return Finding("cluster", "we have no token to show", False, fix)
     import httpx
 
+    local, path = version("ray"), token_path()
     try:
-        answer = httpx.get(
-            f"{url.rstrip('/')}/api/version",
-            headers={"Authorization": f"Bearer {secret.strip()}"},
-            timeout=10,
-        )
+        secret = os.environ.get("RAY_AUTH_TOKEN") or path.read_text(encoding="utf-8")
+        key = {"Authorization": f"Bearer {secret.strip()}"}
+        answer = httpx.get(f"{url.rstrip('/')}/api/version", headers=key, timeout=10)
         remote = str(answer.raise_for_status().json()["ray_version"])
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        fix = f"put the token of this very cluster into {token_path()}"
+    except (OSError, httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        fix = f"put the token of this very cluster into {path}, mode 0600"
         return Finding("cluster", f"does not take our token: {error}", False, fix)
-    local = version("ray")
     fix = f"install ray=={remote} here, or the image with {local} there"
-    return Finding("cluster", f"Ray {remote} there, {local} here", remote == local, fix)
-
-
-def _joined(address: str) -> list[Finding]:
-    from road_ray.distributed.connection import connected, prepare_address
-
-    prepare_address(address)  # before Ray is imported
-    import ray
-
-    from road_ray.distributed.room import free_resources
-
-    try:
-        with connected(address):
-            head = ray.get_runtime_context().gcs_address
-            rows = [Finding("cluster", f"free: {free_resources()}", True)]
-            return [*rows, _authentication(head, lets_anybody_join(head))]
-    except RoadError as error:
-        first, *details = str(error).splitlines()
-        fixes = [line.strip().removeprefix("fix: ") for line in details if "fix:" in line]
-        return [Finding("cluster", first, False, fixes[0] if fixes else "")]
+    value = f"Ray {remote} there, {local} here"
+    return Finding("cluster", value, remote == local, fix)

@@ -1,6 +1,6 @@
 """Profiles of clusters: the address, environment and resources of jobs beyond Ray's cluster files.
 
-``Profile`` is a ``*.profile.yaml`` beside a cluster file, or the section ``x-road`` in it;
+``Profile`` is a ``*.profile.yaml`` beside a cluster file, whose own format has no room for it;
 ``load_profile`` finds it by name. ``distributed/jobs/job_client.py`` consumes it.
 """
 
@@ -19,9 +19,7 @@ _ENDING = ".profile.yaml"
 
 
 class Profile(Config):
-    """Access to a cluster and the resources of a job there: a ``*.profile.yaml`` or the section
-    ``x-road`` of a cluster file.
-    """
+    """Access to a cluster and the resources of a job there: a ``*.profile.yaml``."""
 
     address: str = "http://127.0.0.1:8265"
     """Address of the cluster's dashboard as seen from this machine, usually the near end of a
@@ -53,19 +51,23 @@ class Profile(Config):
 
 def load_profile(cluster: str) -> Profile:
     """Return the profile of a shipped cluster (``aws``), of a cluster file with a
-    ``*.profile.yaml`` beside it or an ``x-road`` section in it, or of an address.
+    ``*.profile.yaml`` beside it, of such a profile, or of an address.
 
     Raises ``ConfigError`` with the nearest name if there is none.
     """
     if cluster.startswith(("http://", "https://")):
         return load(Profile, base={"address": cluster})
     path = Path(cluster).expanduser()
-    for place in (path, SHIPPED / cluster, SHIPPED / f"{cluster}.yaml", SHIPPED.parent / cluster):
-        beside = place.with_name(place.name.removesuffix(".yaml") + _ENDING)
-        if place.is_file() and (place.name.endswith(_ENDING) or not beside.is_file()):
-            return _within(place)
-        if beside.is_file():
-            return load(Profile, path=beside)
+    for place in (path, SHIPPED / cluster, SHIPPED.parent / cluster):
+        profile = place.with_name(place.name.removesuffix(_ENDING).removesuffix(".yaml") + _ENDING)
+        if profile.is_file():
+            return load(Profile, path=profile)
+    if path.is_file():
+        raise ConfigError(
+            f"{path}: has no settings for submitting jobs\n"
+            f"  fix: put {path.name.removesuffix('.yaml')}{_ENDING} beside it, with at least "
+            "`address: http://127.0.0.1:8265`"
+        )
     raise _unknown(cluster, ", a file, or http://host:port of a dashboard\n  nothing was sent")
 
 
@@ -95,20 +97,3 @@ def shipped_clusters() -> list[str]:
     """Return the names of the shipped clusters."""
     profiles = SHIPPED.rglob(f"*{_ENDING}")
     return sorted(str(p.relative_to(SHIPPED)).removesuffix(_ENDING) for p in profiles)
-
-
-def _within(path: Path) -> Profile:
-    """Return the profile in a profile file, or in the ``x-road`` section of a cluster file."""
-    from road_ray.config import yaml_files as yaml_lines
-
-    if path.name.endswith(_ENDING):
-        return load(Profile, path=path)
-    values = yaml_lines.read_yaml(path).values
-    section = values.get("x-road")
-    if not isinstance(section, dict):
-        raise ConfigError(
-            f"{path}: has no settings for submitting jobs\n"
-            f"  fix: put {path.name.removesuffix('.yaml')}{_ENDING} beside it, with at least "
-            "`address: http://127.0.0.1:8265`"
-        )
-    return load(Profile, base=section)

@@ -1,4 +1,4 @@
-"""Cluster profiles: shipped names, profile files, sections in other formats."""
+"""Cluster profiles: shipped names, profile files."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ def test_an_address_is_a_profile():
     assert load_profile("http://h:8265").address == "http://h:8265"
 
 
-def test_a_file_may_carry_a_section_or_have_a_profile_beside(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("cluster_name: x\nx-road:\n  address: http://a:1\n  workers: 3\n")
-    assert load_profile(str(file)).workers == 3
+@pytest.mark.parametrize("name", ["mine.yaml", "mine.profile.yaml", "mine"])
+def test_a_profile_stands_beside_its_file(tmp_path, name):
+    (tmp_path / "mine.yaml").write_text("cluster_name: x\n")
     (tmp_path / "mine.profile.yaml").write_text("address: http://b:1\n")
-    assert load_profile(str(file)).address == "http://b:1"
+    assert load_profile(str(tmp_path / name)).address == "http://b:1"
 
 
 def test_a_file_that_says_nothing_and_a_name_that_is_nothing_are_told(tmp_path):
