@@ -21,7 +21,6 @@ from road_ray.errors import RoadError
 
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 _CHECKED = (*_PACKAGES[1:], "datasets", "optuna", "pydantic", "wandb")
-_OPTIONAL = {"wandb"}
 _LEAST_FREE_GIB = 2.0
 _LEAST_SHARED_GIB = 0.25
 
@@ -87,10 +86,7 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
         processor = "Apple GPU; used with ROAD_DEVICE=mps (untested)"
     python = platform.python_version()
     checks = [Finding("python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer")]
-    for name in _CHECKED:
-        found = version_of(name)
-        fine = name in _OPTIONAL or found != "not installed"
-        checks.append(Finding(name, found, fine, f"pip install {name}"))
+    checks += [Finding(name, version_of(name), True) for name in _CHECKED]
     checks += [
         Finding("devices", ", ".join(devices()) or processor, True),
         Finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),

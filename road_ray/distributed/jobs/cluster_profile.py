@@ -1,4 +1,4 @@
-"""Profiles of clusters: the address, environment and resources of jobs beyond Ray's cluster files.
+"""Profiles of clusters: the address and the resources of jobs beyond Ray's cluster files.
 
 ``Profile`` is a ``*.profile.yaml`` beside a cluster file, whose own format has no room for it;
 ``load_profile`` finds it by name. ``distributed/jobs/job_client.py`` consumes it.
@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
@@ -24,10 +23,6 @@ class Profile(Config):
     address: str = "http://127.0.0.1:8265"
     """Address of the cluster's dashboard as seen from this machine, usually the near end of a
     tunnel (``ray dashboard``, ``kubectl port-forward``)."""
-    environment: Literal["none", "uv", "pip"] = "none"
-    """Python environment of a job. ``none``: the machines have road_ray's dependencies installed.
-    ``uv``, ``pip``: Ray installs the versions of this machine for every job, except Ray itself.
-    road_ray's own code always comes with the working directory."""
     entry_cpus: float = Field(1.0, ge=0)
     """Number of cores that are reserved for the ``road`` process itself, beside those of its
     workers."""

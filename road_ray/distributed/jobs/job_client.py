@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -309,12 +308,12 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
 
 
 def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
-    """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
-    packages.
+    """Return Ray's runtime environment of a job. Its code comes with the working directory; the
+    machines have the dependencies installed.
     """
     wait = profile.scale_up_seconds
     scale_up = {SCALE_UP_VARIABLE: f"{wait:g}"} if wait else {}
-    environment: dict[str, object] = {
+    return {
         "working_dir": place,
         "env_vars": {
             "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS),
@@ -323,10 +322,3 @@ def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
             **scale_up,
         },
     }
-    if profile.environment != "none":
-        needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
-        # Ray is the cluster's own.
-        names = {re.split(r"[\s<>=!\[;]", text)[0] for text in needed} - {"ray"}
-        packages = [f"{name}=={version(name)}" for name in sorted(names)]
-        environment[profile.environment] = {"packages": packages}
-    return environment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
@@ -12,39 +11,6 @@ from road_ray.training.run_context import RunContext, oom_as_error
 from road_ray.training.worker import Worker
 
 Main = Callable[..., dict[str, float]]
-
-
-class WorkerSettings(Protocol):
-    """Keys of a run's configuration that say where it trains."""
-
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def min_workers(self) -> int | None: ...
-
-    @property
-    def gpus_per_worker(self) -> float: ...
-
-    @property
-    def address(self) -> str | None: ...
-
-
-def launch_run(
-    main: Main, config: WorkerSettings, *extra: object, context: RunContext | None, directory: Path
-) -> dict[str, float]:
-    """Call ``launch`` with the settings of a run's configuration and its directory for scratch."""
-    return launch(
-        main,
-        config,
-        *extra,
-        context=context,
-        workers=config.workers,
-        min_workers=config.min_workers,
-        gpus_per_worker=config.gpus_per_worker,
-        address=config.address,
-        scratch=directory,
-    )
 
 
 def launch(

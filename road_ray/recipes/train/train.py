@@ -19,7 +19,7 @@ from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
-from road_ray.distributed.train.launch import launch_run
+from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError, counted
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
@@ -117,7 +117,18 @@ def run_training(
             stack.enter_context(connected(config.address))
         for name, found in waiting.items():
             actors[name] = stack.enter_context(found.start_pool(config.workers))
-        metrics = launch_run(main, config, teachers, actors, context=context, directory=directory)
+        metrics = launch(
+            main,
+            config,
+            teachers,
+            actors,
+            context=context,
+            workers=config.workers,
+            min_workers=config.min_workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=directory,
+        )
     return Run(directory, metrics)
 
 

@@ -48,7 +48,7 @@ NOTHING = Cell("\N{EN DASH}")
 @dataclass(frozen=True)
 class Table:
     """Rows below column names. ``live`` tables can be sorted and filtered; ``trials`` links each
-    row with its marks in the figures; a ``folded`` one opens on demand below that title.
+    row with its marks in the figures.
     """
 
     kind: ClassVar[str] = "table"
@@ -57,7 +57,6 @@ class Table:
     live: bool = False
     trials: Sequence[int] = ()
     note: str = ""
-    folded: str = ""
 
     @cached_property
     def cells(self) -> list[list[Cell]]:

@@ -37,9 +37,9 @@ def tie(sweep: Sweep) -> str:
     """Return a sentence if the complete trials of one metric do not differ by more than noise, or
     an empty one.
 
-    Noise is the deviation over seeds, by an analysis of variance. With one seed it is the standard
-    error of a percentage of the evaluated rows, and the trials tie if the whole range of their
-    values is no wider than that of as many equal models (studentised range, 95%).
+    The trials tie if the whole range of their values is no wider than that of as many equal models
+    (studentised range, 95%). The error of a value is its deviation over seeds or, with one seed,
+    the standard error of a percentage of the evaluated rows.
     """
     values = [trial.values[0] for trial in sweep.complete]
     if len(values) < 2 or len(sweep.metrics) > 1:
@@ -50,37 +50,31 @@ def tie(sweep: Sweep) -> str:
         return f"No difference: {len(values)} trials have the same value, {high:.4g}."
     seeds = sweep.settings.get("seeds", 1)
     if isinstance(seeds, int) and seeds > 1:
-        p_value = _analysis_of_variance(sweep, values, seeds)
-        if p_value is None or p_value < _SURE:
-            return ""
-        return f"No difference beyond the seeds: {span} (analysis of variance, p = {p_value:.2f})."
-    error = _standard_error(sweep, values[0])
+        error, freedom = _error_over_seeds(sweep, seeds), len(values) * (seeds - 1)
+        source = f"over {seeds} seeds"
+    else:
+        error, freedom, source = _standard_error(sweep, values[0]), 10**6, "on the evaluated rows"
     if error is None:
         return ""
     from scipy.stats import studentized_range
 
-    if high - low > studentized_range.ppf(1 - _SURE, len(values), 1e6) * error:
+    if high - low > studentized_range.ppf(1 - _SURE, len(values), freedom) * error:
         return ""
     return (
-        f"No difference beyond noise: {span}; on the evaluated rows one value is uncertain by "
-        f"± {error:.2g}. More rows or several seeds a trial (seeds: 3) can tell them apart."
+        f"No difference beyond noise: {span}; {source} one value is uncertain by ± {error:.2g}. "
+        "More rows or more seeds a trial (seeds: 3) can tell them apart."
     )
 
 
-def _analysis_of_variance(sweep: Sweep, means: list[float], seeds: int) -> float | None:
-    """Return the p value of one factor with ``seeds`` values a trial, from means and deviations."""
-    from scipy.stats import f
-
+def _error_over_seeds(sweep: Sweep, seeds: int) -> float | None:
+    """Return the standard error of a mean over seeds, from the deviations of all trials; None if
+    one is unknown.
+    """
     known = [trial.deviations[0] for trial in sweep.complete if trial.deviations]
     deviations = [float(d) for d in known if d is not None and isfinite(d)]
-    if len(deviations) < len(means):
+    if len(deviations) < len(sweep.complete):
         return None
-    within = sum(deviation**2 for deviation in deviations) / len(means)
-    middle = sum(means) / len(means)
-    between = seeds * sum((mean - middle) ** 2 for mean in means) / (len(means) - 1)
-    if within == 0.0:
-        return 0.0
-    return float(f.sf(between / within, len(means) - 1, len(means) * (seeds - 1)))
+    return sqrt(sum(deviation**2 for deviation in deviations) / len(deviations) / seeds)
 
 
 def _standard_error(sweep: Sweep, value: float) -> float | None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -239,33 +239,15 @@ _SAME = {"best_f1": "f1", "best_exact": "exact", "at_threshold_f1": "f1"}
 _SAME |= {"at_threshold_exact": "exact"}
 
 
-class Published(NamedTuple):
-    """One published figure."""
-
-    dataset: str
-    metric: str
-    model: str
-    value: float
-    source: str
-
-
 @cache
-def published_results() -> tuple[Published, ...]:
-    """Return all published figures."""
-    rows = csv.DictReader(asset("published.csv").splitlines())
-    return tuple(
-        Published(row["dataset"], row["metric"], row["model"], float(row["value"]), row["source"])
-        for row in rows
-    )
-
-
-def published(dataset: str, metric: str) -> list[Published]:
-    """Return the published figures of a data set and a metric."""
-    key = dataset, _SAME.get(metric, metric)
-    return [row for row in published_results() if (row.dataset, row.metric) == key]
+def published_results() -> list[dict[str, str]]:
+    """Return all published metrics: dataset, metric, model, value, source."""
+    return list(csv.DictReader(asset("published.csv").splitlines()))
 
 
 def published_line(dataset: str, metric: str, most: int = 3) -> str:
-    """Return the highest published figures in one line: ``91.5 Weighted KD, W = 0.75 · ...``."""
-    best = sorted(published(dataset, metric), key=lambda row: -row.value)[:most]
-    return " · ".join(f"{row.value} {row.model}" for row in best)
+    """Return the highest published values in one line: ``91.5 Weighted KD, W = 0.75 · ...``."""
+    key = dataset, _SAME.get(metric, metric)
+    found = [row for row in published_results() if (row["dataset"], row["metric"]) == key]
+    best = sorted(found, key=lambda row: -float(row["value"]))[:most]
+    return " · ".join(f"{float(row['value'])} {row['model']}" for row in best)

@@ -273,12 +273,8 @@ def test_a_job_waits_for_machines_as_long_as_the_profile_says():
     assert waiting["ROAD_SCALE_UP_SECONDS"] == "1200"
 
 
-def test_the_environment_holds_our_pins_and_no_secret(monkeypatch):
+def test_the_environment_holds_no_secret(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_canarycanarycanarycanary")
     plain = runtime_environment(Profile(), "/x")
     assert set(plain) == {"working_dir", "env_vars"}
     assert "canary" not in str(plain)
-    packages = runtime_environment(Profile(environment="uv"), "/x")["uv"]["packages"]
-    assert any(name.startswith("torch==2.") for name in packages)
-    assert not any(name.startswith("ray==") for name in packages)
-    assert not any(name.startswith("pytest") for name in packages)

@@ -85,13 +85,13 @@ def test_without_knowledge_of_the_rows_nothing_is_claimed(tmp_path):
     assert tie(sweep([80.0, 82.0, 79.0], tmp_path)) == ""
 
 
-def test_seeds_are_analysed_by_variance(tmp_path):
-    """Three trials of three seeds with deviation 1: F = 3 * var(means) / 1. Means 80, 80.5, 81 have
-    variance 0.25, so F = 0.75 and p = 0.51 with (2, 6) degrees of freedom.
+def test_several_seeds_are_measured_by_their_deviation(tmp_path):
+    """Three trials of three seeds with deviation 1: a mean is uncertain by 1 / sqrt 3 = 0.58, and
+    the range of three equal models stays below 4.34 of it (six degrees of freedom), 2.5 points.
     """
-    close = sweep([80.0, 80.5, 81.0], tmp_path, deviations=[1.0] * 3, seeds=3)
-    assert "p = 0.51" in tie(close)
-    far = sweep([80.0, 85.0, 90.0], tmp_path, deviations=[1.0] * 3, seeds=3)
+    close = sweep([80.0, 80.5, 82.4], tmp_path, deviations=[1.0] * 3, seeds=3)
+    assert "over 3 seeds one value is uncertain by ± 0.58" in tie(close)
+    far = sweep([80.0, 80.5, 82.6], tmp_path, deviations=[1.0] * 3, seeds=3)
     assert tie(far) == ""
 
 
