@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -90,28 +91,14 @@ def lets_anybody_join(gcs_address: str, timeout_seconds: float = 10.0) -> bool |
             return False if error.code() is grpc.StatusCode.UNAUTHENTICATED else None
 
 
-def refuse_open_cluster(dashboard: str, *, accepted: bool = False) -> None:
-    """Raise ``ClusterError`` for a dashboard that takes jobs without authentication and for one
-    that could not be asked, unless that is accepted.
+def refuse_open(address: str, ask: Callable[[str], bool | None], *, accepted: bool = False) -> None:
+    """Raise ``ClusterError`` for a cluster that takes requests without authentication and for one
+    that could not be asked, unless that is accepted. ``ask`` is ``accepts_anonymous`` for a
+    dashboard, ``lets_anybody_join`` for a head.
     """
-    if not is_accepted(accepted):
-        _refuse(dashboard, accepts_anonymous(dashboard))
-
-
-def refuse_open_head(gcs_address: str) -> None:
-    """Raise ``ClusterError`` for a head that lets processes join without authentication and for one
-    that could not be asked, unless that is accepted.
-    """
-    if not is_accepted():
-        _refuse(gcs_address, lets_anybody_join(gcs_address))
-
-
-def is_accepted(accepted: bool = False) -> bool:
-    """Return True if the user accepts a cluster without authentication."""
-    return accepted or os.environ.get(ACCEPT) == "1"
-
-
-def _refuse(address: str, is_open: bool | None) -> None:
+    if accepted or os.environ.get(ACCEPT) == "1":
+        return
+    is_open = ask(address)
     if is_open is False:
         return
     problem = "answers without a token: it lets everybody in"

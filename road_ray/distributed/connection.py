@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from road_ray.distributed.cluster_token import refuse_open_head, require_token
+from road_ray.distributed.cluster_token import lets_anybody_join, refuse_open, require_token
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError
 from road_ray.system.files import CACHE
@@ -122,7 +122,7 @@ def connected(
         ) from error
     try:
         if address is not None:
-            refuse_open_head(ray.get_runtime_context().gcs_address)
+            refuse_open(ray.get_runtime_context().gcs_address, lets_anybody_join)
         yield
     finally:
         ray.shutdown()

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from road_ray.distributed.cluster_token import refuse_open_cluster, token_path
+from road_ray.distributed.cluster_token import accepts_anonymous, refuse_open, token_path
 from road_ray.distributed.connection import connected
 from road_ray.errors import RoadError
 
@@ -157,7 +157,7 @@ def check_cluster(address: str) -> Finding:
     """
     try:
         if "://" in address:
-            refuse_open_cluster(address)
+            refuse_open(address, accepts_anonymous)
             return _version(address)
         with connected(address):
             from road_ray.distributed.room import free_resources

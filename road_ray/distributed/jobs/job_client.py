@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from road_ray.config.secrets import masked, redact
-from road_ray.distributed.cluster_token import refuse_open_cluster, require_token
+from road_ray.distributed.cluster_token import accepts_anonymous, refuse_open, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.jobs.working_dir import pack_working_dir
 from road_ray.distributed.room import SCALE_UP_VARIABLE
@@ -87,7 +87,7 @@ class Jobs:
     def __init__(self, profile: Profile, *, accept_open: bool = False) -> None:
         self.profile = profile
         require_token()
-        refuse_open_cluster(profile.address, accepted=accept_open)
+        refuse_open(profile.address, accepts_anonymous, accepted=accept_open)
         from ray.job_submission import JobSubmissionClient
 
         logging.getLogger("ray").setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
 """Plots of a run: its curves with the mark of the best checkpoint, and its predictions from
-``predictions/<data set>/diagnostics.json`` (scores of each label, confusion matrix, reliability
-diagram, scores by no-answer threshold).
+``predictions/<data set>/diagnostics.json`` (scores of each label with the confusion matrix,
+reliability diagram, scores by no-answer threshold).
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _TITLES = {
 }
 _MOST_CURVES = 24
 _MOST_SETS = 6
-_MOST_LABELS = 40  # of a confusion matrix
 
 
 def curves(run: RunRecord) -> list[Plot]:
@@ -115,8 +114,6 @@ def prediction_figures(run: RunRecord) -> list[Block]:
             if "confusion" in known:
                 labels = [str(label) for label in known["labels"]]
                 blocks.append(label_table(name, labels, known["confusion"]))
-                if len(labels) <= _MOST_LABELS:
-                    blocks.append(_confusion(name, labels, known["confusion"]))
             if of_labels := known.get("per_label"):
                 head = [name, *next(iter(of_labels.values()))]
                 blocks.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
@@ -129,8 +126,9 @@ def prediction_figures(run: RunRecord) -> list[Block]:
 
 
 def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
-    """Return precision, recall and F1 of each label, in percent, from ``counts[gold][predicted]``,
-    with the accuracy of always predicting the most frequent label.
+    """Return precision, recall and F1 of each label, in percent, and how often each label is
+    predicted for it, from ``counts[gold][predicted]``, with the accuracy of always predicting the
+    most frequent label.
     """
     predicted = [sum(column) for column in zip(*counts, strict=True)]
     rows: list[Sequence[Value | Cell]] = []
@@ -139,7 +137,8 @@ def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
         # Precision of a label that is never predicted is undefined, not zero.
         precision = _percent(right, chosen)
         scores = [precision, _percent(right, gold), _percent(2 * right, gold + chosen)]
-        rows.append([label, gold, chosen, *scores])
+        # Zeros of the confusion matrix are left out.
+        rows.append([label, gold, chosen, *scores, *(count or None for count in counts[place])])
     total, most = sum(predicted), max(range(len(labels)), key=lambda n: sum(counts[n]))
     right = sum(counts[place][place] for place in range(len(labels)))
     note = (
@@ -149,20 +148,12 @@ def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
     if total and len(labels) > 1 and sum(count > 0 for count in predicted) == 1:
         only = labels[max(range(len(labels)), key=lambda n: predicted[n])]
         note += f" The model predicts {only} for every row."
-    return Table([name, "rows", "predicted", "precision", "recall", "F1"], rows, note=note)
+    names = [name, "rows", "predicted", "precision", "recall", "F1"]
+    return Table([*names, *(f"as {label}" for label in labels)], rows, note=note)
 
 
 def _percent(part: int, whole: int) -> Cell | None:
     return Cell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
-
-
-def _confusion(name: str, labels: list[str], counts: list[list[int]]) -> Table:
-    """Return the counts of labels (rows) by prediction (columns), without the zeros."""
-    rows: list[Sequence[Value | Cell]] = [
-        [label, *(count or None for count in row)]
-        for label, row in zip(labels, counts, strict=True)
-    ]
-    return Table([f"{name}: label, by prediction", *labels], rows)
 
 
 def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:
