@@ -165,12 +165,12 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
         return
     from road_ray.reporting.pages.comparison_page import comparison_text
     from road_ray.reporting.records.comparison_table import TABLE, read_table
-    from road_ray.reporting.text_tables import figures
+    from road_ray.reporting.text_tables import metrics_table
 
     if (run.directory / TABLE).is_file():
         typer.echo(comparison_text(read_table(run.directory)))
     else:
-        typer.echo(figures(run.metrics))
+        typer.echo(metrics_table(run.metrics))
     places = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
     if verb == "teachers":
         places["teachers"] = run.directory / "teachers.json"

@@ -167,24 +167,24 @@ class TextReader:
     def carried(
         self, rows: Sequence[Sequence[TokenRow]], answers: Tensor, batch: Mapping[str, Any]
     ) -> tuple[Tensor, dict[str, float]]:
-        """Return answers in own tokens for the student's tokens, and figures of these rows.
+        """Return answers in own tokens for the student's tokens, and metrics of these rows.
         ``[B, 2, T] -> [B, 2, L]``, ``[B, T, C] -> [B, L, C]``; others stay as they are.
 
-        The figures are sums: ``cut``, rows that were too long for the teacher, and for spans
+        The metrics are sums: ``cut``, rows that were too long for the teacher, and for spans
         ``outside``, the part of the start and end mass that no token of the student took, and
         ``inexpressible``, labelled answers that this teacher's tokens cannot express for the
         student, so that it counts as wrong there.
         """
-        figures = {"cut": float(sum(row.is_cut for example in rows for row in example))}
+        metrics = {"cut": float(sum(row.is_cut for example in rows for row in example))}
         match self.task.kind:
             case Span():
                 offsets = self.needed(batch, "offsets")
-                answers, figures["outside"], figures["inexpressible"] = _spans(
+                answers, metrics["outside"], metrics["inexpressible"] = _spans(
                     rows, answers, offsets, batch
                 )
             case Tag():
                 answers = _tags(rows, answers, self.needed(batch, "words"))
-        return answers, figures
+        return answers, metrics
 
     def _rows_of(self, texts: Texts) -> list[TokenRow]:
         """Return the rows of tokens of one example."""

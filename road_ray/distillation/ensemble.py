@@ -43,7 +43,7 @@ class Ensemble(ABC):
 
     @property
     def stats(self) -> Mapping[str, float]:
-        """Figures of the last answer, for the journal."""
+        """Metrics of the last answer, for the journal."""
         return {}
 
     @abstractmethod
@@ -101,12 +101,12 @@ class WithTexts(WrappedEnsemble):
         return super().submit({**batch, **texts})
 
 
-def numbered(figures: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Return figures by teacher as one mapping with names such as ``teachers/outside_0``."""
+def numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Return metrics by teacher as one mapping with names such as ``teachers/outside_0``."""
     return {
         f"teachers/{name}_{number}": value
-        for number, teacher_figures in figures.items()
-        for name, value in teacher_figures.items()
+        for number, of_teacher in metrics.items()
+        for name, value in of_teacher.items()
     }
 
 

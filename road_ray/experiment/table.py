@@ -18,7 +18,7 @@ from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
     Failed,
-    Figure,
+    Score,
     Scores,
     arm_of,
     paired_tests,
@@ -151,9 +151,9 @@ def _teachers(config: TeachersConfig, names: Sequence[str]) -> Iterator[Arm]:
         data_set, _, plain = metric.partition("/")
         if (mean := recorded.get(f"eval/{metric}")) is not None:
             deviation = recorded.get(f"eval/{metric}_deviation")
-            single[metric] = Figure(mean=mean, deviation=deviation)
+            single[metric] = Score(mean=mean, deviation=deviation)
         if (mean := recorded.get(f"eval/{data_set}/ensemble_{plain}")) is not None:
-            together[metric] = Figure(mean=mean)
+            together[metric] = Score(mean=mean)
     for what, seeds, figures in (
         ("single teachers", [*range(config.num_teachers)], single),
         ("the ensemble", [0], together),

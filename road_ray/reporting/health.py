@@ -98,7 +98,7 @@ def _metrics(run: RunRecord) -> Iterator[Check]:
                 state, about = "bad", f"{about}. The model has learnt to abstain, not to answer"
             yield Check(f"abstains on {dataset}", f"{silent:.0%}", state, about)
         if last == "overlap_with_train" and value:
-            about = "evaluated rows that are also training rows: these figures are too high"
+            about = "evaluated rows that are also training rows: these metrics are too high"
             yield Check(f"overlap on {dataset}", f"{value:.0f}", "bad", about)
     for note in notes(run.metrics):
         dataset, _, about = note.partition(": ")

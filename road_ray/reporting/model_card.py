@@ -25,7 +25,7 @@ from road_ray.reporting.records.run_record import (
     is_run,
     read_run,
 )
-from road_ray.reporting.text_tables import figures, metric_title, printable
+from road_ray.reporting.text_tables import metric_title, metrics_table, printable
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -53,7 +53,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     """Write ``README.md`` beside ``config.json`` from ``lineage`` and from the run directory above
     it, if there is one; secrets are masked.
 
-    ``lineage`` may have ``task``, ``datasets``, ``metrics`` (figures by name), ``teachers`` (with
+    ``lineage`` may have ``task``, ``datasets``, ``metrics`` (values by name), ``teachers`` (with
     ``directory`` and ``weights_sha256``) and any plain settings, which are listed unchanged.
     """
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         title=_plain(run.name if run.config else kind),
         family=family,
         version=version("road-ray"),
-        figures=figures(metrics),
+        figures=metrics_table(metrics),
         evaluated=any(name.startswith("eval/") for name in metrics),
         ancestors=[
             (role, _without_places(where), describe_model(facts))
@@ -170,7 +170,7 @@ def _on_the_hub(init: str) -> str | None:
 def _results(
     task: str, metrics: Mapping[str, object], run: RunRecord, *, made_up: bool
 ) -> Iterable[EvalResult]:
-    """Yield the principal figures as entries of the Hub's ``model-index``."""
+    """Yield the principal metrics as entries of the Hub's ``model-index``."""
     from huggingface_hub import EvalResult
 
     for name, value in headline(metrics).items():

@@ -74,7 +74,7 @@ def with_deviation(mean: float, deviation: float | None) -> str:
 
 
 def is_principal(name: str) -> bool:
-    """Return True for figures that papers report: ``eval/squad_v2/f1``, not ``.../total``."""
+    """Return True for metrics that papers report: ``eval/squad_v2/f1``, not ``.../total``."""
     last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")
     return name.startswith("eval/") and (last in _PRINCIPAL or last.startswith("f1_of_"))
 
@@ -85,7 +85,7 @@ def is_baseline(name: str) -> bool:
 
 
 def notes(metrics: Mapping[str, object]) -> list[str]:
-    """Return what makes principal figures misleading: a model that predicts one label for every
+    """Return what makes principal metrics misleading: a model that predicts one label for every
     row or word, rows that were truncated.
     """
     found = []
@@ -118,8 +118,8 @@ def metric_title(name: str) -> str:
     return f"best {title}" if name.startswith("best_") else title
 
 
-def figures(metrics: Mapping[str, float]) -> str:
-    """Return the table of figures that a verb prints at its end: the principal evaluation figures
+def metrics_table(metrics: Mapping[str, float]) -> str:
+    """Return the table of metrics that a verb prints at its end: the principal evaluation metrics
     if there are any, those of several runs with their deviation, median and best, and GLUE's.
     """
     evaluated = [name for name in metrics if name.startswith("eval/")]
@@ -127,13 +127,13 @@ def figures(metrics: Mapping[str, float]) -> str:
     chosen += [name for name in ("glue/electra", "glue/leaderboard") if name in metrics]
     shown = chosen or evaluated or list(metrics)
     if not shown:
-        return "no figures: the split has no labels to compare with"
+        return "no metrics: the split has no labels to compare with"
     columns = {
         statistic: {name: metrics.get(f"{name}_{statistic}") for name in shown}
         for statistic in ("deviation", "median", "best")
     }
     rows = [
-        {"figure": name, "value": metrics[name]}
+        {"metric": name, "value": metrics[name]}
         | {title: column[name] for title, column in columns.items() if any(column.values())}
         for name in shown
     ]

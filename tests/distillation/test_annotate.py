@@ -215,16 +215,6 @@ def test_a_batch_of_a_collator_keeps_its_type(trio):
     assert "soft_logits" not in first
 
 
-def test_targets_come_from_labels_or_from_positions():
-    assert targets_of({"labels": [1, 2]}).tolist() == [1, 2]
-    spans = {"start_positions": torch.tensor([1, 2]), "end_positions": torch.tensor([3, 4])}
-    assert targets_of(spans).tolist() == [[1, 3], [2, 4]]
-    with pytest.raises(DataError, match="no labels"):
-        targets_of({"input_ids": [[1]]})
-    with pytest.raises(DataError, match="no input_ids"):
-        inputs_of({"labels": [1]})
-
-
 SOFT = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
 KEEP = torch.tensor([True, True])
 

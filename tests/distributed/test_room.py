@@ -18,7 +18,6 @@ import pytest
 from road_ray.distributed import room as plan
 from road_ray.distributed.room import (
     SCALE_UP_VARIABLE,
-    core_share,
     fitting,
     room,
     scale_up_seconds,
@@ -158,15 +157,6 @@ NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
 )
 def test_the_scarcest_resource_decides(requested, places):
     assert fitting(NODE, requested, most=99) == places
-
-
-@pytest.mark.parametrize(
-    ("total", "beside", "share"),
-    [(8, 0, 1.0), (2, 0, 0.33), (8, 6, 0.66), (4, 2, 0.66), (2, 2, 0.0), (2, 4, 0.0)],
-)
-def test_three_teachers_leave_half_the_cores_and_one_for_every_worker(total, beside, share):
-    assert core_share(total, 3, beside) == share
-    assert total - 3 * share >= min(beside, total)
 
 
 def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_path):

@@ -93,7 +93,7 @@ def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teac
     where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
     result = road("evaluate", *where, "--run-dir", tmp_path)
     assert result.code == 0
-    assert "no figures: the split has no labels" in result.out
+    assert "no metrics: the split has no labels" in result.out
     assert f"predictions: {tmp_path / 'predictions'}" in result.out
     output = json.loads((tmp_path / "predictions" / "sst2" / "predictions.json").read_text())
     assert len(output) == 25

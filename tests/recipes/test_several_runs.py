@@ -64,7 +64,7 @@ def test_spread_by_hand():
         "eval/cola/matthews_best": 80.0,
         "eval/cola/matthews_deviation": pytest.approx(1000**0.5),
     }
-    lines = [line.split() for line in text_tables.figures(figures).splitlines()]
+    lines = [line.split() for line in text_tables.metrics_table(figures).splitlines()]
     assert lines[0] == ["figure", "value", "deviation", "median", "best"]
     assert lines[2] == ["eval/cola/matthews", "50.00", "31.62", "55.00", "80.00"]
 
@@ -81,7 +81,7 @@ def test_the_average_of_medians_is_counted_as_the_paper_counts():
     assert figures["glue/electra"] == pytest.approx(
         sum(average(s)["glue/electra"] for s in seeds) / 3
     )
-    last = text_tables.figures(figures).splitlines()[-1].split()
+    last = text_tables.metrics_table(figures).splitlines()[-1].split()
     assert last[0] == "glue/electra"
     assert last[3] == "25.00"
 

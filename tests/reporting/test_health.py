@@ -13,8 +13,6 @@ from road_ray.reporting.health import (
     TEACHERS,
     advice,
     checks,
-    loss_names,
-    right_counts,
     time_split,
 )
 from road_ray.reporting.records.run_record import RunRecord, read_run
@@ -57,22 +55,6 @@ def test_rows_that_were_trained_on_and_judged_are_bad():
 def test_nothing_known_nothing_said():
     assert checks(RunRecord(Path("r"))) == []
     assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) == {}
-
-
-def test_losses_and_counts_are_found(run_directory):
-    run = read_run(run_directory)
-    assert loss_names(run) == ["train/squad_v2"]
-    assert right_counts(run) == [80.0, 160.0, 240.0, 320.0]
-
-
-def test_entropy_and_gradient_norms_are_no_losses():
-    names = ["generator", "discriminator", "generator_entropy", "generator_accuracy", "lr"]
-    names += ["grad_norm", "grad_norm_generator", "detection_specificity", "kd_weight"]
-    names += ["replaced_fraction", "generator_reward", "choice_accuracy_replaced"]
-    rows = [{"step": n, **{f"train/{name}": 9.0 - n for name in names}} for n in range(8)]
-    run = RunRecord(Path("r"), rows=rows)
-    assert loss_names(run) == ["train/generator", "train/discriminator"]
-    assert not any("entropy" in name for name in states(run))
 
 
 def test_one_label_and_truncated_rows_are_told():

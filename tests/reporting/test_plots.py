@@ -11,10 +11,7 @@ from road_ray.reporting.plots import (
     inline_svg,
     intervals,
     link_trials,
-    logarithmic,
-    name_ticks,
     new_plot,
-    palette,
     save_plots,
     shade_colors,
 )
@@ -55,46 +52,12 @@ def test_marks_of_trials_carry_their_numbers_in_order():
     assert across == sorted(across)
 
 
-def test_a_spike_survives_among_many_points():
-    plot = new_plot("loss", "step")
-    values = [1.0] * 10_000
-    values[4321] = 99.0
-    plot.axes.plot(range(10_000), values)
-    assert len(inline_svg(plot)) < 20_000
-    assert plot.axes.get_ylim()[1] > 99.0
-
-
-@pytest.mark.parametrize("points", [[], [(1.0, 2.0)], [(1.0, 2.0), (2.0, float("nan"))]])
-def test_little_to_draw_is_no_trouble(points):
-    plot = new_plot("t")
-    plot.axes.plot(*(zip(*points, strict=True) if points else ([], [])))
-    logarithmic(plot.axes.yaxis)
-    assert inline_svg(plot)
-
-
-def test_axes_of_names_show_at_most_twelve():
-    plot = new_plot("t")
-    name_ticks(plot.axes.xaxis, [f"label {n}" for n in range(30)])
-    texts = [label.get_text() for label in plot.axes.get_xticklabels()]
-    assert texts == [f"label {n}" for n in range(0, 30, 3)]
-
-
 def test_intervals_are_at_their_values():
     axes = bars().axes
     (bar,) = [c.get_segments()[0] for c in axes.collections if hasattr(c, "get_segments")]
     assert [point[0] for point in bar] == [61.0, 63.5]
     assert [label.get_text() for label in axes.get_yticklabels()][1] == "b"
     assert axes.get_xlim()[0] < 0.0 < axes.get_xlim()[1]
-
-
-def test_thousands_are_written_out():
-    drawn = inline_svg(intervals("Step (ms)", [("model", 1031.4, None, ())]))
-    assert "1,031" in drawn
-
-
-def test_the_page_and_the_plots_have_the_same_colours():
-    assert shade_colors([None]) == [palette()["s0"]]
-    assert shade_colors([0.0, 0.55, 1.0]) == [palette()[name] for name in ("c0", "c5", "c9")]
 
 
 def test_files_are_named_after_their_titles_and_are_the_same_again(tmp_path):

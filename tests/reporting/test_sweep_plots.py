@@ -8,7 +8,7 @@ from road_ray.reporting.pages.page import render
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.plots import palette
 from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
-from road_ray.reporting.sweep_plots import SweepPlots, importances, shades
+from road_ray.reporting.sweep_plots import SweepPlots, importances
 
 
 @pytest.fixture(scope="module")
@@ -22,20 +22,6 @@ def labels(axis):
 
 def trials_of(collection):
     return [int(number) for number in collection.get_gid().split()[1:]]
-
-
-def test_shades_go_by_rank():
-    assert shades([1.0, 1e9, 2.0], larger_is_better=True) == [0.0, 1.0, 0.5]
-    assert shades([3.0, 3.0], larger_is_better=False) == [1.0, 1.0]
-    assert shades([1.0, 2.0], larger_is_better=False) == [1.0, 0.0]
-
-
-def test_history_has_every_judged_trial_and_the_best_so_far(drawn):
-    axes = drawn.history().axes
-    assert trials_of(axes.collections[0]) == list(range(11))
-    numbers, best = axes.lines[0].get_data()
-    assert list(best) == sorted(best)
-    assert numbers[-1] == 11.0
 
 
 def test_importance_knows_what_mattered(drawn):
@@ -76,18 +62,6 @@ def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, dir
     sweep = Sweep("s", tmp_path, ("m", "k")[:metrics], larger, trials, study=studies[1])
     assert importances(sweep) == pytest.approx(expected)
     assert expected["much"] > 0.9
-
-
-def test_trials_that_all_tie_have_no_importance(tmp_path):
-    import optuna
-
-    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("a", "b")}
-    study, trials = optuna.create_study(direction="maximize"), []
-    for n in range(20):
-        params = {"a": n / 20, "b": n * 7 % 20 / 20}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, values=[1.0]))
-        trials.append(Trial(n, "complete", params, (1.0,)))
-    assert importances(Sweep("s", tmp_path, ("m",), (True,), trials, study=study)) == {}
 
 
 def test_there_is_a_slice_for_every_key(drawn):

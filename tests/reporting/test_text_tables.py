@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.evaluation.metrics import entity_scores
-from road_ray.reporting.text_tables import aligned, figures
+from road_ray.reporting.text_tables import aligned, metrics_table
 
 
 def test_numbers_stand_to_the_right_and_text_to_the_left():
@@ -18,22 +18,13 @@ def test_numbers_stand_to_the_right_and_text_to_the_left():
     ]
 
 
-def test_nothing_is_said_to_be_nothing():
-    assert aligned([]) == "(none)"
-    assert "no figures" in figures({})
-
-
 def test_evaluations_come_before_losses_and_counts_are_left_out():
-    shown = figures({"eval/a/f1": 50.0, "eval/a/total": 3, "train/loss": 1.0})
+    shown = metrics_table({"eval/a/f1": 50.0, "eval/a/total": 3, "train/loss": 1.0})
     assert "eval/a/f1" in shown
     assert "total" not in shown
     assert "train/loss" not in shown
-    assert "train/loss" in figures({"train/loss": 1.0})
-    assert "eval/a/odd" in figures({"eval/a/odd": 1.0, "train/loss": 1.0})
-
-
-def test_a_figure_that_is_not_known_is_a_dash():
-    assert figures({"eval/a/f1": None}).splitlines()[-1].split() == ["eval/a/f1", "-"]
+    assert "train/loss" in metrics_table({"train/loss": 1.0})
+    assert "eval/a/odd" in metrics_table({"eval/a/odd": 1.0, "train/loss": 1.0})
 
 
 def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
@@ -46,7 +37,7 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
         "data/cola/truncated_rows": 7.0,
         "data/cola/truncated_tokens_percent": 0.5,
     }
-    lines = figures(metrics).splitlines()
+    lines = metrics_table(metrics).splitlines()
     assert [line.split()[0] for line in lines[2:4]] == [
         *("eval/cola/accuracy", "eval/cola/majority_accuracy")
     ]
@@ -60,7 +51,9 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
 def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
     metrics = {"accuracy": 76.7, "majority_accuracy": 56.7}
     metrics |= {f"{name}_deviation": 0.1 for name in metrics}
-    lines = figures({f"eval/films/{name}": value for name, value in metrics.items()}).splitlines()
+    lines = metrics_table(
+        {f"eval/films/{name}": value for name, value in metrics.items()}
+    ).splitlines()
     assert [line.split() for line in lines[2:]] == [
         ["eval/films/accuracy", "76.70", "0.10"],
         ["eval/films/majority_accuracy", "56.70", "0.10"],
@@ -69,7 +62,9 @@ def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
 
 def test_one_tag_for_every_word_misleads():
     scores = entity_scores([["O", "O"], ["O"]], [["O", "B-PER"], ["O"]])
-    lines = figures({f"eval/names/{name}": value for name, value in scores.items()}).splitlines()
+    lines = metrics_table(
+        {f"eval/names/{name}": value for name, value in scores.items()}
+    ).splitlines()
     assert [line.split()[1] for line in lines if "accuracy" in line] == ["66.67", "66.67"]
     assert lines[-1] == "note: names: the model predicts one tag for every word"
 
@@ -80,7 +75,9 @@ def test_one_tag_for_every_word_misleads():
 def test_several_labels_stand_beside_the_most_frequent_one(count, what):
     metrics = {"micro_f1": 50.0, "lrap": 60.0, "at_threshold_micro_f1": 55.0}
     metrics |= {"majority_micro_f1": 40.0, "predicted_labels": float(count)}
-    lines = figures({f"eval/moods/{name}": value for name, value in metrics.items()}).splitlines()
+    lines = metrics_table(
+        {f"eval/moods/{name}": value for name, value in metrics.items()}
+    ).splitlines()
     shown = ["micro_f1", "at_threshold_micro_f1", "majority_micro_f1"]
     assert [line.split()[0] for line in lines[2:5]] == [f"eval/moods/{name}" for name in shown]
     assert lines[5:] == [f"note: moods: the model predicts {what}"]

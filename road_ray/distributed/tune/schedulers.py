@@ -35,7 +35,7 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
     objective: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
     if config.scheduler in ("asha", "hyperband"):
         # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
-        # against misleading early figures. They are asynchronous, so no trial is paused (Li et al.
+        # against misleading early metrics. They are asynchronous, so no trial is paused (Li et al.
         # 2020, ASHA, section 3.3).
         rungs = int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9)
         return AsyncHyperBandScheduler(

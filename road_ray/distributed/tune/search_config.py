@@ -173,13 +173,12 @@ class SearchConfig(Config):
     def _fitting(self) -> SearchConfig:
         if len(self.metric) != len(self.mode):
             raise ValueError(
-                f"metric names {len(self.metric)} figures, mode {len(self.mode)}; "
-                "allowed: a mode for each"
+                f"metric names {len(self.metric)}, mode {len(self.mode)}; allowed: a mode for each"
             )
         if len(self.metric) > 1:
             if self.scheduler != "none":
                 raise ValueError(
-                    f"scheduler = {self.scheduler} stops trials by one figure, metric names "
+                    f"scheduler = {self.scheduler} stops trials by one metric, metric names "
                     f"{len(self.metric)}; allowed: scheduler: none"
                 )
             if self.sampler not in ("nsga2", "tpe", "random"):

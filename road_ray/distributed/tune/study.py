@@ -275,7 +275,7 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
 
 
 def tell_report(study: optuna.Study, number: int, report: Report) -> None:
-    """Record an intermediate figure in the study, once per step."""
+    """Record an intermediate metric in the study, once per step."""
     frozen = find_trial(study, number)
     if report.step in frozen.intermediate_values:  # a trial that went back to its checkpoint
         return
@@ -286,7 +286,7 @@ def tell_report(study: optuna.Study, number: int, report: Report) -> None:
 
 
 def reports_of_ended(study: optuna.Study) -> dict[int, list[Report]]:
-    """Return the intermediate figures of the trials that have ended, by their number."""
+    """Return the intermediate metrics of the trials that have ended, by their number."""
     return {
         trial.number: [
             Report(step, trial.user_attrs[_TOTAL], value)

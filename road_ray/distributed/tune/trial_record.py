@@ -26,7 +26,7 @@ class Record:
     state: str = "running"  # or one of ENDED
     values: tuple[float, ...] = ()  # one per metric, means over seeds
     deviation: tuple[float | None, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)  # every figure, means over seeds
+    figures: Mapping[str, float] = field(default_factory=dict)  # every metric, means over seeds
     reason: str = ""  # why it failed or was stopped
     seconds: float = 0.0
     teacher_seconds: float = 0.0
@@ -40,7 +40,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Report:
-    """An intermediate figure of the first metric and the first seed."""
+    """An intermediate value of the first metric and the first seed."""
 
     step: int
     total: int  # steps of the run

@@ -1,4 +1,4 @@
-"""Page of a comparison: arms with intervals, tests, published figures, curves and runs.
+"""Page of a comparison: arms with intervals, tests, published metrics, curves and runs.
 
 An experiment (``road reproduce``) has the table of its arms as ``table.json``; of other runs the
 groups that differ in their seed only are the arms.
@@ -46,7 +46,7 @@ from road_ray.reporting.records.run_record import RunRecord, read_run, runs_belo
 from road_ray.reporting.text_tables import aligned, metric_title, probability, with_deviation
 
 _MOST_GROUPS = 40
-_MOST_COLUMNS = 5  # of figures in the table of runs: those that most runs have
+_MOST_COLUMNS = 5  # of metrics in the table of runs: those that most runs have
 _ABOUT_TESTS = (
     "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
     "for all tests of a data set (Holm), undefined if the difference is equal for every seed; "
@@ -174,7 +174,7 @@ def arms_table(table: ComparisonTable, name: str) -> Table:
             row += cells if printed else cells[:2]
         rows.append([*row, _cell(arm.parameters, ",d")] if sized else row)
     note = "Mean ± standard deviation over seeds, and its 95% interval."
-    note += " Published figures are of large models." if printed else ""
+    note += " Published metrics are of large models." if printed else ""
     return Table([*columns, "parameters"] if sized else columns, rows, note=note)
 
 

@@ -22,7 +22,6 @@ from road_ray.reporting.pages.page import (
     setting,
 )
 from road_ray.reporting.pages.run_plots import curve_title, curves, prediction_figures
-from road_ray.reporting.plots import intervals
 from road_ray.reporting.records.comparison_table import published_line
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
 from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title
@@ -126,8 +125,8 @@ def _result(run: RunRecord) -> list[Block]:
     principal = {n: v for n, v in run.metrics.items() if is_principal(n) or is_baseline(n)}
     chosen = principal or {n: v for n, v in run.metrics.items() if not n.startswith("time/")}
     if not chosen:
-        return [Prose(["No final figures."])]
-    titles = ["data set", "figure", "value", "published"] if principal else ["figure", "value"]
+        return [Prose(["No final metrics."])]
+    titles = ["data set", "metric", "value", "published"] if principal else ["metric", "value"]
     rows: list[Sequence[Value | Cell]] = []
     for name, value in chosen.items():
         dataset, metric = _parts(name)
@@ -137,7 +136,7 @@ def _result(run: RunRecord) -> list[Block]:
         papers = None if run.limits else published_line(dataset, metric) or None
         rows.append([dataset, title, shown, papers] if principal else [title, shown])
     every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
-    folded = Folded(f"all {len(run.metrics)} figures", every)
+    folded = Folded(f"all {len(run.metrics)} metrics", every)
     return [Table(titles, rows), *_by_answerability(run.metrics), folded]
 
 
@@ -164,9 +163,10 @@ def _time(run: RunRecord) -> list[Block]:
     split = time_split(run)
     if not split:
         return []
-    title = f"A mean step takes {1000 * sum(split.values()):,.0f} ms"
-    rows = [(name, 1000 * seconds, None, ()) for name, seconds in split.items() if seconds > 0]
-    return [Figures([intervals(title, rows, zero=True)]), Prose(advice(run, split), items=True)]
+    parts: list[Sequence[Value]] = [[name, 1000 * s] for name, s in split.items() if s > 0]
+    whole = ["the whole step", 1000 * sum(split.values())]
+    table = Table(["mean over steps", "ms"], [*parts, whole])
+    return [table, Prose(advice(run, split), items=True)]
 
 
 def _teachers(run: RunRecord) -> list[Block]:
@@ -174,9 +174,8 @@ def _teachers(run: RunRecord) -> list[Block]:
     total, most = sum(counts), len(counts) - 1
     if not total:
         return []
-    rows = [
-        (f"{number} of {most} right", 100 * count / total, None, ())
-        for number, count in enumerate(counts)
+    rows: list[Sequence[Value]] = [
+        [f"{number} of {most}", 100 * count / total] for number, count in enumerate(counts)
     ]
     note = f"Of {total:,.0f} training rows (for spans: of starts and ends)."
     settings = [
@@ -186,8 +185,8 @@ def _teachers(run: RunRecord) -> list[Block]:
         and not key.startswith(("distillation.teachers", "distillation.matching"))
         and value is not None
     ]
-    right = intervals("How many teachers were right (%)", rows, note, zero=True)
-    return [Figures([right]), Table(["setting", "value"], settings)]
+    right = Table(["teachers that were right", "% of rows"], rows, note=note)
+    return [right, Table(["setting", "value"], settings)]
 
 
 def _events(run: RunRecord) -> list[Block]:

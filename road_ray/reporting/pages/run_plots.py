@@ -96,7 +96,7 @@ def curve_title(name: str, soft: Collection[str] = ()) -> str:
 
 
 def prediction_figures(run: RunRecord) -> list[Block]:
-    """Return the figures of every data set with predictions, or a sentence for a damaged file."""
+    """Return plots and tables of the predictions on every data set, or a sentence if damaged."""
     blocks: list[Block] = []
     plots: list[Plot] = []
     paths = sorted((run.directory / "predictions").glob("*/diagnostics.json"))
@@ -119,7 +119,7 @@ def prediction_figures(run: RunRecord) -> list[Block]:
                 blocks.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
         except (OSError, ValueError, KeyError, TypeError, IndexError, RoadError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            blocks.append(Prose([f"{path.parent.name}: no figures: {why}"]))
+            blocks.append(Prose([f"{path.parent.name}: no plots: {why}"]))
     if len(paths) > _MOST_SETS:
         blocks.append(Prose([f"The first {_MOST_SETS} of {len(paths)} data sets."]))
     return [Figures(plots), *blocks] if plots else blocks
@@ -189,7 +189,7 @@ def _thresholds(name: str, curve: list[list[float]], threshold: float) -> Plot:
         "threshold of the no-answer odds",
         "%",
         note=f"Above the threshold the model abstains. The dots are at {threshold:.2f}, the "
-        "threshold of the predictions; the best one of this figure is tuned on these very rows.",
+        "threshold of the predictions; the best one of this plot is tuned on these very rows.",
     )
     thresholds, *columns = zip(*curve, strict=True)
     titles = ("EM", "F1", "EM, with answer", "EM, without")

@@ -30,7 +30,7 @@ TABLE = "table.json"
 _INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 
-class Figure(BaseModel):
+class Score(BaseModel):
     """A metric of an arm: mean, deviation and 95% interval over seeds; ``values`` by seed."""
 
     mean: float
@@ -47,12 +47,12 @@ class Figure(BaseModel):
 
 
 class Arm(BaseModel):
-    """One arm; ``figures`` by ``<data set>/<metric>``."""
+    """One arm; ``figures`` are its metrics by ``<data set>/<metric>``."""
 
     name: str
     about: str
     seeds: list[int | str]
-    figures: dict[str, Figure]
+    figures: dict[str, Score]
     parameters: int | None = None
     teachers_right: list[float] | None = None
 
@@ -126,7 +126,7 @@ def arm_of(
     for metric, values in scores.items():
         if values:
             spread, bounds = summary([*values.values()]), interval([*values.values()])
-            figures[metric] = Figure(
+            figures[metric] = Score(
                 mean=spread.mean,
                 deviation=spread.deviation,
                 low=bounds[0] if bounds else None,
@@ -171,7 +171,7 @@ class Group:
     runs: Sequence[RunRecord]
 
     def scores(self, metric: str) -> dict[object, float]:
-        """Return the figure of each run that has it, by seed."""
+        """Return the metric of each run that has it, by seed."""
         return {
             run.settings.get("seed", number): float(run.metrics[metric])
             for number, run in enumerate(self.runs)

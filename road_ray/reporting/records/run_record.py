@@ -103,7 +103,7 @@ class RunRecord:
 
     @property
     def limits(self) -> list[str]:
-        """Return the reasons why the figures cannot be compared with published results."""
+        """Return the reasons why the metrics cannot be compared with published results."""
         reasons = []
         if "miniature" in (self.settings.get("data.root"), self.settings.get("root")):
             reasons.append("embedded miniature data set")
@@ -133,7 +133,7 @@ class RunRecord:
         return total
 
     def series(self, name: str) -> list[tuple[float, float]]:
-        """Return ``(step, value)`` of every row that has a figure."""
+        """Return ``(step, value)`` of every row that has a metric."""
         return [
             (float(row["step"]), float(row[name]))
             for row in self.rows
@@ -141,12 +141,12 @@ class RunRecord:
         ]
 
     def last(self, name: str) -> float | None:
-        """Return the last value of a figure, or None."""
+        """Return the last value of a metric, or None."""
         points = self.series(name)
         return points[-1][1] if points else None
 
     def names(self, start: str) -> list[str]:
-        """Return the names of figures with a prefix, in order of first appearance."""
+        """Return the names of metrics with a prefix, in order of first appearance."""
         return list(dict.fromkeys(key for row in self.rows for key in row if key.startswith(start)))
 
 

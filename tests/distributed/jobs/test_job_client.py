@@ -96,14 +96,6 @@ def test_a_line_gets_options_that_its_verb_reads(jobs, tmp_path, line, added):
     assert job.line == f"road {line} --run-dir /runs/s{added}"
 
 
-@pytest.mark.parametrize("on_head", [True, False])
-def test_the_driver_asks_for_the_head_where_the_profile_says_so(jobs, tmp_path, on_head):
-    jobs.profile = jobs.profile.model_copy(update={"driver_on_head": on_head})
-    jobs.send(LINE, tmp_path)
-    resources = {"node:__internal_head__": 0.001} if on_head else None
-    assert jobs._client.jobs[0].resources == resources
-
-
 def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypatch):
     submitted, refusals = jobs._client.submit_job, iter([True, True, False])
 

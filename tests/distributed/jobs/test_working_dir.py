@@ -50,11 +50,6 @@ def test_tracked_files_travel_as_they_lie_there(repository, tmp_path):
     assert (tmp_path / "t" / "a.py").read_text() == "changed"
 
 
-def test_what_the_profile_excludes_stays(repository, tmp_path):
-    pack_working_dir(repository, tmp_path / "t", exclude=["pack/data", "*.gitignore"])
-    assert sent(tmp_path / "t") == {"a.py", "pack/b.py"}
-
-
 def test_too_much_is_refused_with_the_largest_named(repository, tmp_path, monkeypatch):
     monkeypatch.setattr(working_dir, "LIMIT_BYTES", 20)
     with pytest.raises(ConfigError, match=r"would be sent.*largest: pack/data/c\.tsv"):

@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from road_ray.data.load_split import resolve_root
 from road_ray.distributed import connection, parallel_runs
 from road_ray.distributed import room as room_module
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel_runs import run_parallel, task_name
+from road_ray.distributed.parallel_runs import run_parallel
 from road_ray.distributed.room import SCALE_UP_VARIABLE, room
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import (
@@ -190,11 +189,6 @@ def test_several_workers_on_one_gpu_are_refused_before_a_cluster_starts():
         launch(report, None, workers=2, gpus_per_worker=0.5)
 
 
-def test_lines_of_parallel_runs_stand_under_their_directories():
-    assert task_name(0, SimpleNamespace(run_dir=Path("runs/rte/seed-0"))) == "rte/seed-0"
-    assert task_name(3, "no configuration") == "run 3"
-
-
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 class TestCluster:
@@ -362,8 +356,3 @@ class TestCluster:
         assert runs[1] is True
         assert type(runs[0]) is RoadError
         assert str(runs[0]) == "TypeError: no such thing"
-
-    def test_a_cluster_that_is_joined_already_is_used_and_left(self, cluster):
-        with connected("10.255.255.1:1"):
-            pass
-        assert cluster.is_initialized()

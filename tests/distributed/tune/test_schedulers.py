@@ -48,9 +48,3 @@ def test_after_a_restart_earlier_trials_are_the_measure(name):
     replay_reports(restarted, reports | {7: []}, "m")
     assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
-
-
-def test_none_stops_nobody():
-    judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": "none"}))
-    assert judged(judge, "a", Report(50, 100, 0.9)) == ["CONTINUE"]
-    assert judged(judge, "b", Report(50, 100, 0.1)) == ["CONTINUE"]

@@ -65,14 +65,6 @@ def half(tmp_path):
     return config, tmp_path, states(study)
 
 
-def test_the_same_study_is_opened_again(half):
-    config, directory, before = half
-    study = open_study(config, "s", directory)
-    assert before == states(study) == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
-    assert study.best_value == 0.5
-    assert study.trials[0].user_attrs["deviation"] == [0.1]
-
-
 @pytest.mark.parametrize(
     "damage",
     {

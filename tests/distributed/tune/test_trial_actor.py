@@ -11,7 +11,7 @@ import pytest
 
 from road_ray.data.load_split import resolve_root
 from road_ray.distributed.tune import trial_actor, trial_record
-from road_ray.distributed.tune.trial_actor import HUNG, Work, perform, with_time_limit
+from road_ray.distributed.tune.trial_actor import HUNG, Work, perform
 from road_ray.distributed.tune.trial_record import Outcome, Report, from_text
 from road_ray.errors import DivergedError
 
@@ -84,17 +84,6 @@ def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
     assert str(value) in record.reason
 
 
-def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
-    def stop(result):
-        raise SystemExit(0)
-
-    monkeypatch.setattr(trial_actor.tune, "report", stop)
-    with pytest.raises(SystemExit):
-        perform(
-            CONFIG, work(tmp_path, lambda place, params, on_report: on_report(Report(1, 2, 1.0)))
-        )
-
-
 def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
     place = trial_record.trial_directory(tmp_path, 2)
     place.mkdir(parents=True)
@@ -122,11 +111,3 @@ def test_a_hanging_call_ends_the_process_and_says_where_it_stood(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=root, check=False, timeout=120)
     assert done.returncode == 1
     assert "line 6" in path.read_text()
-
-
-def test_what_ends_in_time_leaves_nothing(tmp_path):
-    with with_time_limit(60.0, tmp_path / HUNG):
-        pass
-    with with_time_limit(None, tmp_path / HUNG):
-        pass
-    assert list(tmp_path.iterdir()) == []

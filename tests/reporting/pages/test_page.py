@@ -18,7 +18,6 @@ from road_ray.reporting.pages.page import (
     Section,
     Table,
     Verdict,
-    cell,
     render,
     write,
 )
@@ -57,30 +56,10 @@ def test_tables_sort_by_value_and_link_to_figures():
     assert '<tr data-t="7"><td data-v="0.5" class="n">0.50</td></tr>' in html
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (None, "\N{EN DASH}"),
-        (1234, "1,234"),
-        (61.254, "61.25"),
-        (2e-5, "2e-05"),
-        ("a", "a"),
-        (True, "True"),
-    ],
-)
-def test_values_are_written_for_people(value, message):
-    assert cell(value).text == message
-
-
 def test_the_file_is_whole(tmp_path):
     path = write(Page("t"), tmp_path / "new" / "report.html")
     assert path.read_text().endswith("</html>\n")
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
-
-
-def test_figures_are_listed_in_order():
-    page = Page("t", sections=[Section("a", [Figures([PLOT])]), Section("b", [Figures([PLOT])])])
-    assert page.plots() == [PLOT, PLOT]
 
 
 def test_a_page_that_finds_no_room_leaves_nothing(small_disk):

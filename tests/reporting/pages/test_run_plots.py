@@ -68,7 +68,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
     assert isinstance(figures, Figures)
     assert [plot.title.split(":")[0] for plot in figures.figures] == ["sst2"] * 2
     assert isinstance(prose, Prose)
-    assert prose.lines[0].startswith("a: no figures")
+    assert prose.lines[0].startswith("a: no plots")
 
 
 def test_each_label_has_precision_recall_and_f1_beside_the_majority_baseline():

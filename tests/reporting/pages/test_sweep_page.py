@@ -9,7 +9,6 @@ import pytest
 from road_ray.reporting.pages.page import Table, Verdict, render
 from road_ray.reporting.pages.sweep_page import sweep_page, tie
 from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
-from road_ray.reporting.sweep_plots import SweepPlots
 
 
 def test_the_page_tells_all_trials_and_why_one_failed(sweep_directory):
@@ -81,10 +80,6 @@ def test_one_seed_is_measured_by_the_evaluated_rows(tmp_path, rows, tied):
         assert "uncertain by ± 2." in sentence
 
 
-def test_without_knowledge_of_the_rows_nothing_is_claimed(tmp_path):
-    assert tie(sweep([80.0, 82.0, 79.0], tmp_path)) == ""
-
-
 def test_several_seeds_are_measured_by_their_deviation(tmp_path):
     """Three trials of three seeds with deviation 1: a mean is uncertain by 1 / sqrt 3 = 0.58, and
     the range of three equal models stays below 4.34 of it (six degrees of freedom), 2.5 points.
@@ -108,9 +103,3 @@ def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
     (dots,) = page.plots()[0].axes.collections
     assert len(dots.get_facecolors()) == 12
     assert len({*map(tuple, dots.get_facecolors())}) == 1
-
-
-def test_trials_that_differ_are_ranked(sweep_directory):
-    sweep = read_sweep(sweep_directory)
-    assert tie(sweep) == ""
-    assert SweepPlots(sweep).surface()
