@@ -65,7 +65,7 @@ def test_spread_by_hand():
         "eval/cola/matthews_deviation": pytest.approx(1000**0.5),
     }
     lines = [line.split() for line in text_tables.metrics_table(figures).splitlines()]
-    assert lines[0] == ["figure", "value", "deviation", "median", "best"]
+    assert lines[0] == ["metric", "value", "deviation", "median", "best"]
     assert lines[2] == ["eval/cola/matthews", "50.00", "31.62", "55.00", "80.00"]
 
 

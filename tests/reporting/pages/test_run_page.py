@@ -47,7 +47,7 @@ def test_figures_of_a_pretraining_have_titles_and_digits_and_no_empty_column(tmp
         if section.title == "Result"
     ]  # fmt: skip
     table = result.blocks[0]
-    assert table.names == ["figure", "value"]
+    assert table.names == ["metric", "value"]
     shown = [[cell.text for cell in row] for row in table.cells]
     assert shown == [["Generator accuracy", "0.60"], ["Learning rate", "5e-07"]]
 
