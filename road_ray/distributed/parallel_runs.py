@@ -43,37 +43,38 @@ def run_all(
     after: Sequence[Sequence[int]] | None = None,
     return_errors: bool = False,
 ) -> list[Any]:
-    """Return ``function(config, context=...)`` for every config: one after the other for
-    ``max_concurrent = 0``, else in parallel on the cluster at ``address``, or on a new one with
-    ``max_concurrent`` CPUs. Raises like ``run_parallel``.
+    """Return ``function(config, context=...)`` for every config, in order: one after the other for
+    ``max_concurrent = 0``, else in parallel, on a core each, on the cluster at ``address``, or on a
+    new one with ``max_concurrent`` CPUs. Parallel runs get a ``RunContext`` of their own, which
+    stop requests to this process and to ``context`` reach.
 
     ``after`` has, for every config, the numbers of those that must have ended before it; it is not
     run if one of them failed. With ``return_errors`` a run that fails, with whatever exception,
     does not end the others: a ``RoadError`` stands in the place of its result and is logged at
-    once. A stop is raised.
+    once. A stop is raised. Without, the first error is raised; that of parallel runs when all have
+    ended. Raises ``ClusterError`` when no node has room for a parallel run.
     """
-    if not settings.max_concurrent:
-        results: dict[int, Any] = {}
-        for number in _in_order(after or [()] * len(configs)):
-            results[number] = _not_run(number, results, configs, after)
-            try:
-                results[number] = results[number] or function(configs[number], context=context)
-            except Exception as error:
-                if isinstance(error, InterruptedRunError) or not return_errors:
-                    raise
-                results[number] = failed_run(error)
-                _tell(results[number], number, configs[number])
-        return [results[number] for number in range(len(configs))]
-    cpus = settings.max_concurrent if settings.address is None else None
-    with connected(settings.address, num_cpus=cpus):
-        return run_parallel(
-            function,
-            configs,
-            num_gpus=settings.gpus_per_worker,
-            context=context,
-            after=after,
-            return_errors=return_errors,
-        )
+    after = after or [()] * len(configs)
+    if settings.max_concurrent:
+        cpus = settings.max_concurrent if settings.address is None else None
+        with connected(settings.address, num_cpus=cpus):
+            task = _task(function, settings.gpus_per_worker)
+            ended = _results(task, configs, after, context or RunContext())
+        for result in ended:
+            if isinstance(result, InterruptedRunError if return_errors else RoadError):
+                raise result
+        return ended
+    results: dict[int, Any] = {}
+    for number in _in_order(after):
+        results[number] = _not_run(number, results, configs, after)
+        try:
+            results[number] = results[number] or function(configs[number], context=context)
+        except Exception as error:
+            if isinstance(error, InterruptedRunError) or not return_errors:
+                raise
+            results[number] = failed_run(error)
+            _tell(results[number], number, configs[number])
+    return [results[number] for number in range(len(configs))]
 
 
 def _in_order(after: Sequence[Sequence[int]]) -> Iterator[int]:
@@ -92,10 +93,10 @@ def _not_run(
     number: int,
     results: Mapping[int, Any],
     configs: Sequence[object],
-    after: Sequence[Sequence[int]] | None,
+    after: Sequence[Sequence[int]],
 ) -> RoadError | None:
     """Return the error of a run that needs a failed one, or None."""
-    for needed in after[number] if after else ():
+    for needed in after[number]:
         error = results[needed]
         if isinstance(error, NotRunError):
             return error
@@ -127,23 +128,8 @@ def _tell(error: RoadError, number: int, config: object) -> None:
     _log.error("%s failed; the others go on: %s", task_name(number, config), error)
 
 
-def run_parallel(
-    function: Callable[..., object],
-    configs: Sequence[object],
-    *,
-    num_gpus: float = 0.0,
-    context: RunContext | None = None,
-    after: Sequence[Sequence[int]] | None = None,
-    return_errors: bool = False,
-) -> list[Any]:
-    """Return ``function(config, context=...)`` for every config, in order; as many run at once, on
-    a core each, as the connected cluster has room for. Each gets a ``RunContext`` of its own, which
-    stop requests to this process and to ``context`` reach.
-
-    An error is logged at once and raised when all runs have ended; with ``return_errors`` only that
-    of a stop is raised, any other stands in the place of its result. Raises ``ClusterError`` when
-    no node has room for one.
-    """
+def _task(function: Callable[..., object], num_gpus: float) -> Any:
+    """Return the task of Ray that runs a config, on the connected cluster."""
     import ray
 
     from road_ray.distributed.room import room
@@ -171,13 +157,7 @@ def run_parallel(
                 task_context.stop.set()
             return result.result()
 
-    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=2)(in_thread)
-    results = _results(task, configs, after or [()] * len(configs), context or RunContext())
-    raised = InterruptedRunError if return_errors else RoadError
-    for result in results:
-        if isinstance(result, raised):
-            raise result
-    return results
+    return ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=2)(in_thread)
 
 
 def task_name(number: int, config: object) -> str:

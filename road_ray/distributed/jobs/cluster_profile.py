@@ -33,9 +33,10 @@ class Profile(Config):
     """Longest wait of a job for machines that the cluster adds, in seconds. 0: the cluster adds
     none, and a job without room fails at once."""
     workers: int | None = Field(None, ge=0)
-    """Value of ``--workers`` for jobs that do not give one. None: the verb's default."""
+    """Value of ``--workers`` for jobs that give no workers, GPUs or several runs. None: the verb's
+    default."""
     gpus_per_worker: float | None = Field(None, ge=0)
-    """Value of ``--gpus-per-worker`` for jobs that do not give one. None: the verb's default."""
+    """Value of ``--gpus-per-worker`` for the same jobs. None: the verb's default."""
     run_root: str | None = None
     """Directory on a disk that all machines share, below which relative run directories are placed.
     None: run directories stay as they are given."""

@@ -31,8 +31,11 @@ _POLL_SECONDS = 2.0  # between two looks at the log of a job
 _LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
 _HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
 _WITH_WORKERS = ("pretrain", "multitask", "finetune", "distill")
-_SIDE_BY_SIDE = ("teachers", "finetune", "reproduce")
-_MANY_RUNS = ("num_seeds=", "pool=", "pool.", "max_concurrent=")  # each in one process
+# Words that say how a run trains: in workers, or as several runs of one process each.
+_HOW = (
+    *("--workers", "workers=", "--gpus-per-worker", "gpus_per_worker="),
+    *("num_seeds=", "pool=", "pool.", "max_concurrent="),
+)
 STOP_SECONDS = 120  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
@@ -286,24 +289,19 @@ def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
 
 
 def _completed(words: Sequence[str], profile: Profile) -> list[str]:
-    """Return the command line with the options of the profile."""
+    """Return the command line with the workers of the profile, unless it says how it trains, and
+    with the run directory below ``run_root``; an absolute one stays as it is.
+    """
     done = list(words)
     number, key = _run_directory_word(done)
-    if profile.run_root:  # an absolute directory stays as it is
+    if profile.run_root:
         done[number] = f"{key}{Path(profile.run_root) / done[number].removeprefix(key)}"
-    many = [word for word in done if word.startswith(_MANY_RUNS)]
-    workers, gpus = ("workers", profile.workers), ("gpus-per-worker", profile.gpus_per_worker)
-    options = [workers, gpus] if done[0] in _WITH_WORKERS and not many else []
-    if "workers=0" in done or "--workers 0" in " ".join(done):
-        options = []
-    elif done[0] in _SIDE_BY_SIDE and any(word.startswith("max_concurrent=") for word in many):
-        options = [gpus]  # of each run
-    for flag, value in options:
-        key = flag.replace("-", "_")
-        if value is not None and not any(
-            word.startswith((f"--{flag}", f"{key}=")) for word in done
+    if done[0] in _WITH_WORKERS and not any(word.startswith(_HOW) for word in done):
+        for flag, value in (
+            ("--workers", profile.workers),
+            ("--gpus-per-worker", profile.gpus_per_worker),
         ):
-            done += [f"--{flag}", f"{value:g}"]
+            done += [] if value is None else [flag, f"{value:g}"]
     return done
 
 

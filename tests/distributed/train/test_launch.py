@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from road_ray.data.load_split import resolve_root
 from road_ray.distributed import connection, parallel_runs
 from road_ray.distributed import room as room_module
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel_runs import run_parallel
+from road_ray.distributed.parallel_runs import run_all
 from road_ray.distributed.room import SCALE_UP_VARIABLE, room
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import (
@@ -35,6 +36,7 @@ from road_ray.training.worker import Worker
 
 HEALTH = "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S"
 WARNS = "RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S"  # one that the cluster's processes do not have
+PARALLEL = SimpleNamespace(max_concurrent=4, address=None, gpus_per_worker=0.0)
 
 
 def report(config, worker, context, *extra):
@@ -217,11 +219,11 @@ class TestCluster:
         assert rows == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
 
     def test_the_data_root_of_the_driver_is_that_of_its_runs(self, tmp_path, monkeypatch):
-        assert run_parallel(data_root, [None]) == [{"root": None}]
+        assert run_all(data_root, [None], PARALLEL) == [{"root": None}]
         monkeypatch.setenv("ROAD_DATA", str(tmp_path))
-        assert run_parallel(data_root, [None]) == [{"root": tmp_path}]
+        assert run_all(data_root, [None], PARALLEL) == [{"root": tmp_path}]
         monkeypatch.delenv("ROAD_DATA")
-        assert run_parallel(data_root, [None]) == [{"root": None}]
+        assert run_all(data_root, [None], PARALLEL) == [{"root": None}]
 
     def test_our_error_on_one_worker_comes_out_as_it_is_and_starts_no_group_again(self, tmp_path):
         with pytest.raises(DivergedError) as raised:
@@ -249,7 +251,7 @@ class TestCluster:
         thread = threading.Thread(target=signal_when, args=(ready, signal.SIGTERM))
         thread.start()
         with pytest.raises(InterruptedRunError):
-            run_parallel(wait_for_a_stop, [str(ready)] * 5)
+            run_all(wait_for_a_stop, [str(ready)] * 5, PARALLEL)
         thread.join()
 
     @pytest.mark.chaos
@@ -295,7 +297,7 @@ class TestCluster:
     def test_runs_that_wait_for_answers_keep_their_processors(self, cluster):
         slow = cluster.remote(num_cpus=0)(Slow).remote()
         cpus = int(cluster.cluster_resources()["CPU"])
-        spans = run_parallel(wait_for, [slow] * (cpus + 1))
+        spans = run_all(wait_for, [slow] * (cpus + 1), PARALLEL)
         begun = sorted(start for start, _ in spans)
         assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
 
@@ -308,9 +310,9 @@ class TestCluster:
                 raise DataError(config)
             return config
 
-        assert run_parallel(one, [1, 2, 3]) == [1, 2, 3]
+        assert run_all(one, [1, 2, 3], PARALLEL) == [1, 2, 3]
         with pytest.raises(DataError, match="row 2"):
-            run_parallel(one, [1, "row 2", 3])
+            run_all(one, [1, "row 2", 3], PARALLEL)
 
     def test_a_run_that_fails_or_dies_may_leave_the_results_of_the_others(self):
         def one(config, context):
@@ -322,13 +324,13 @@ class TestCluster:
                 raise InterruptedRunError("stopped")
             return config
 
-        runs = run_parallel(one, [1, 2, 3], return_errors=True)
+        runs = run_all(one, [1, 2, 3], PARALLEL, return_errors=True)
         assert runs[0] == 1
         assert isinstance(runs[1], DataError)
         assert isinstance(runs[2], ClusterError)
         assert "the process of a run died" in str(runs[2])
         with pytest.raises(InterruptedRunError):
-            run_parallel(one, [1, "stop"], return_errors=True)
+            run_all(one, [1, "stop"], PARALLEL, return_errors=True)
 
     def test_an_exception_of_any_kind_costs_no_other_result_and_is_told_at_once(self, tmp_path):
         """The second run ends only when the driver has told the error of the first."""
@@ -350,7 +352,7 @@ class TestCluster:
         log, handler = logging.getLogger(parallel_runs.__name__), Teller()
         log.addHandler(handler)
         try:
-            runs = run_parallel(one, [1, 2], return_errors=True)
+            runs = run_all(one, [1, 2], PARALLEL, return_errors=True)
         finally:
             log.removeHandler(handler)
         assert runs[1] is True
