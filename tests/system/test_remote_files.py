@@ -242,7 +242,7 @@ class Server:
 def web_server(monkeypatch):
     monkeypatch.setattr(module, "_CHUNK_BYTES", 4096)
     monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(module, "_GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_GIVE_UP_SECONDS", 2.0)
     made = Server()
     yield made
     made.http.shutdown()

@@ -129,5 +129,5 @@ def _of_metrics(config: SweepConfig, last: Config, where: str) -> Iterator[Probl
             where,
             f"metric = {config.metric[0]} is reported at the end of a run only, and scheduler = "
             f"{config.scheduler} needs it during the run\n    reported then: {reported}",
-            "scheduler=none, or set training.evaluate_every_steps and judge by its metrics",
+            "scheduler=none, or set training.evaluate_every_steps and take its metrics",
         )
