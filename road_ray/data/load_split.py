@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ from road_ray.system.own_names import is_own, named_object
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+_log = logging.getLogger(__name__)
 # Pairs without an order, which are learnt both ways round: ``double_unordered`` of
 # google-research/electra.
 _UNORDERED = ("mrpc", "stsb")
@@ -203,6 +205,12 @@ def load_split(
     examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
     if turns := source.history_turns:
         examples = [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
+    elif any(isinstance(example, SpanExample) and example.history for example in examples):
+        _log.warning(
+            "%s: questions of a dialog are read without the turns before them\n"
+            "  fix: data.history_turns=2 puts two of them before a question",
+            name,
+        )
     make = partial(
         encode,
         examples,

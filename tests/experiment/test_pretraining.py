@@ -83,20 +83,20 @@ def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm(sca
     gaps |= {"electra_masked": [1, -1, 0, 1], "mlm": [-5, -4, -6, -4]}
     values = {name: [a + b for a, b in zip(first, gap, strict=True)] for name, gap in gaps.items()}
     table = scores(scaled(comparison="table5"), {"electra": first} | values)
-    assert table["data_sets"] == {"glue": ["score"], "sst2": ["accuracy"]}
-    figure = table["arms"][0]["figures"]["glue/score"]
-    assert figure["mean"] == pytest.approx(71.0)
-    assert figure["published"] == 85.0
+    assert table.data_sets == {"glue": ["score"], "sst2": ["accuracy"]}
+    figure = table.arms[0].figures["glue/score"]
+    assert figure.mean == pytest.approx(71.0)
+    assert figure.published == 85.0
     p_values = {name: ttest_rel(of_arm, first).pvalue for name, of_arm in values.items()}
     corrected, largest = {}, 0.0
     for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
         largest = corrected[name] = max(largest, min(1.0, (4 - rank) * p_values[name]))
-    tests = {test["arm"]: test for test in table["tests"]}
+    tests = {test.arm: test for test in table.tests}
     assert {*tests} == {*gaps}
     for name, test in tests.items():
-        assert test["p_value"] == pytest.approx(p_values[name])
-        assert test["p_holm"] == pytest.approx(corrected[name])
-        assert test["difference"] == pytest.approx(sum(gaps[name]) / 4)
+        assert test.p_value == pytest.approx(p_values[name])
+        assert test.p_holm == pytest.approx(corrected[name])
+        assert test.difference == pytest.approx(sum(gaps[name]) / 4)
     assert corrected != p_values
 
 

@@ -112,8 +112,8 @@ def test_choices_from_a_file_are_a_teacher(sentiment, root, tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in few))
     student("few", file)
     for row, words in (
-        ({"scores": [0.5, 0.5]}, "a list of 5 numbers"),
-        ({"scores": "high"}, "a list of 5 numbers"),
+        ({"scores": [0.5, 0.5]}, "a list of 5"),
+        ({"scores": "high"}, "a list of 5"),
         ({"scores": [0.5] * 5}, "sum is 1"),
         ({"choice": 5}, "label = 5"),
     ):

@@ -176,7 +176,11 @@ def _located(
     places = []
     for name in names:
         if not is_answer_file(name):
-            places.append(str(locate_model(model_directory(name, key))))
+            directory = model_directory(name, key)
+            try:
+                places.append(str(locate_model(directory)))
+            except CheckpointError as error:
+                raise CheckpointError(f"{key}: {error}") from error
             continue
         there = ON_HUB.fullmatch(name) or Path(name).expanduser().is_file()
         if not there:
