@@ -25,7 +25,6 @@ from road_ray.data.features.encode_examples import (
 )
 from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
 from road_ray.data.readers.layouts import READER, found_paths, read_split
-from road_ray.data.readers.quac import with_history
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,
     Classify,
@@ -204,7 +203,7 @@ def load_split(
         examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
     examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
     if turns := source.history_turns:
-        examples = [with_history(e, turns) if isinstance(e, SpanExample) else e for e in examples]
+        examples = [e.with_history(turns) if isinstance(e, SpanExample) else e for e in examples]
     elif any(isinstance(example, SpanExample) and example.history for example in examples):
         _log.warning(
             "%s: questions of a dialog are read without the turns before them\n"

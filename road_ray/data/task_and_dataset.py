@@ -221,8 +221,9 @@ class Hub:
     """Location of a data set on the Hugging Face hub: path, configuration, revision, differences.
 
     ``only`` is a column and the value that it has in the rows of this set; ``splits`` names the
-    hub's split where it is not ``train``, ``validation`` or ``test``. ``first_rows`` is the number
-    of rows that are streamed of each split; None: the whole split is downloaded.
+    hub's split where it is not ``train``, ``validation`` or ``test``; ``columns`` are those of the
+    hub where they are not the files'. ``first_rows`` is the number of rows that are streamed of
+    each split; None: the whole split is downloaded.
     """
 
     path: str
@@ -231,6 +232,7 @@ class Hub:
     splits: dict[str, str] = field(default_factory=dict)
     revision: str | None = None
     first_rows: int | None = None
+    columns: Columns | None = None
 
 
 _METRIC = (

@@ -8,6 +8,7 @@ from road_ray.data.task_and_dataset import Columns, Dataset, Hub, Splits
 
 _PAIR_LABELS = {"0": "different", "1": "same"}
 _TWO = ("sentence1", "sentence2")
+_PREMISE = ("premise", "hypothesis")
 _SPLITS = Splits(test="test.tsv")
 _QNLI = Columns(("question", "sentence"), label="label", id="index")
 
@@ -19,10 +20,14 @@ def _glue(
     columns: Columns,
     *,
     splits: Splits = _SPLITS,
-    hub: str | None = None,
+    hub_text: tuple[str | int, ...] = (),
+    hub: Hub | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a data set of the GLUE benchmark; its name on the hub is ``hub`` or its own."""
+    """Return a data set of the GLUE benchmark, whose columns of text on the hub are ``hub_text``,
+    unless they have the names of the files.
+    """
+    on_hub = Columns(hub_text or columns.text, label="label", id="idx")
     return Dataset(
         name,
         task=task,
@@ -30,7 +35,7 @@ def _glue(
         folder=f"glue/{folder}",
         columns=columns,
         splits=splits,
-        hub=Hub("nyu-mll/glue", hub or name),
+        hub=hub or Hub("nyu-mll/glue", name, columns=on_hub),
         **options,
     )
 
@@ -43,7 +48,12 @@ def _mnli(name: str, kind: str, train: str | None) -> Dataset:
         Columns(_TWO, label="gold_label", id="index"),
         test_columns=Columns(_TWO, id="index"),
         splits=Splits(train=train, dev=f"dev_{kind}.tsv", test=f"test_{kind}.tsv"),
-        hub="mnli",
+        hub=Hub(
+            "nyu-mll/glue",
+            "mnli",
+            splits={"dev": f"validation_{kind}", "test": f"test_{kind}"},
+            columns=Columns(_PREMISE, label="label", id="idx"),
+        ),
     )
 
 
@@ -58,14 +68,13 @@ def _adv_glue(
         folder="advglue",
         columns=Columns(text, label="label", id=key),
         splits=Splits(train=None, dev="dev.json|dev_ann.json"),
-        hub=Hub("AI-Secure/adv_glue", f"adv_{name}"),
+        hub=Hub("AI-Secure/adv_glue", f"adv_{name}", columns=Columns(text, "label", "idx")),
         label_map={str(number): label for number, label in enumerate(labels)},
     )
 
 
 _THREE = ("entailment", "neutral", "contradiction")
 _ENTAILS = ("entailment", "not_entailment")
-_PREMISE = ("premise", "hypothesis")
 
 SENTENCES = (
     _glue(
@@ -73,6 +82,7 @@ SENTENCES = (
         "acceptability",
         "CoLA",
         Columns((3,), label=1),
+        hub_text=("sentence",),
         test_columns=Columns(("sentence",), id="index"),
         metrics=("matthews",),
         label_map={"0": "unacceptable", "1": "acceptable"},
@@ -90,6 +100,7 @@ SENTENCES = (
         "paraphrase",
         "MRPC",
         Columns(("#1 String", "#2 String"), label="Quality"),
+        hub_text=_TWO,
         test_columns=Columns(("#1 String", "#2 String"), id="index"),
         metrics=("f1", "accuracy"),
         label_map=_PAIR_LABELS,
@@ -125,6 +136,7 @@ SENTENCES = (
         "nli",
         "diagnostic",
         Columns(_TWO, id="index"),
+        hub_text=_PREMISE,
         splits=Splits(train=None, dev=None, test="diagnostic.tsv"),
         metrics=("matthews",),
     ),
@@ -139,7 +151,7 @@ SENTENCES = (
             dev="dev.tsv|snli_1.0_dev.txt",
             test="test.tsv|snli_1.0_test.txt",
         ),
-        hub=Hub("stanfordnlp/snli"),
+        hub=Hub("stanfordnlp/snli", columns=Columns(_PREMISE, label="label")),
     ),
     Dataset(
         "amazon",

@@ -83,6 +83,14 @@ class SpanExample:
         """
         return self.context
 
+    def with_history(self, turns: int) -> SpanExample:
+        """Return a copy with the last ``turns`` exchanges appended to its question, newest first,
+        so that truncation of the question drops the oldest.
+        """
+        before = self.history[::-1][: 2 * turns]
+        exchanges = [" ".join(before[i : i + 2][::-1]) for i in range(0, len(before), 2)]
+        return replace(self, question=" ".join([self.question, *exchanges]))
+
     def unlabelled(self) -> SpanExample:
         """Return a copy without answers and labels."""
         return replace(self, answers=(), labels=(), references=(), labelled=False)

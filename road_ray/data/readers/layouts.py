@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
-from road_ray.data.readers import mrqa, quac, squad
+from road_ray.data.readers import question_layouts, squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
-from road_ray.data.readers.hub import hub_tables
+from road_ray.data.readers.hub import hub_table, split_of_hub
 from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
 from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, named_rows
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
@@ -64,10 +64,12 @@ LAYOUTS: dict[str, Layout] = {
     "adv_glue": Layout(adv_glue_rows, sentences),
     "conll": Layout(conll_rows, tagged_sentences),
     "squad_json": _spans(squad.squad_rows, squad.FORM),
-    "mrqa": _spans(mrqa.mrqa_rows, mrqa.FORM, mrqa.from_hub),
-    "quac": _spans(quac.quac_rows, quac.FORM),
-    "qasrl": _spans(squad.qasrl_rows),
-    "zre": _spans(squad.zre_rows, from_hub=squad.zre_from_hub),
+    "mrqa": _spans(
+        question_layouts.mrqa_rows, question_layouts.MRQA_FORM, question_layouts.mrqa_from_hub
+    ),
+    "quac": _spans(question_layouts.quac_rows, question_layouts.QUAC_FORM),
+    "qasrl": _spans(question_layouts.qasrl_rows),
+    "zre": _spans(question_layouts.zre_rows, from_hub=question_layouts.zre_from_hub),
     **{name: Layout(_named, partial(choice_questions, name)) for name in CHOICES},
 }
 
@@ -82,8 +84,8 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
     """
     layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
     if root is None:
-        tables = hub_tables(dataset, split, names, layout.from_hub)
-        return [example for table in tables for example in table_examples(table, dataset, split)]
+        table = hub_table(dataset, *split_of_hub(dataset, split), layout.from_hub)
+        return table_examples(table, dataset, split)
     examples: list[Example] = []
     for name, path in zip(names, found_paths(dataset, root, split), strict=True):
         if path is None:

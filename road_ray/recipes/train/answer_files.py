@@ -31,9 +31,8 @@ from road_ray.data.features.examples_and_features import (
     SpanExample,
 )
 from road_ray.data.load_split import Split, read_examples, root_of
-from road_ray.data.readers.hub import load_rows
-from road_ray.data.readers.quac import with_history
-from road_ray.data.readers.tables import Row, names_of_features, table_rows, with_class_names
+from road_ray.data.readers.hub import load_rows, placed_rows
+from road_ray.data.readers.tables import Row, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -92,8 +91,7 @@ def _rows(path: str) -> Iterable[tuple[str, Row]]:
             f"{type(error).__name__}: {error}\n  fix: check the network, and the name: "
             "datasets/OWNER/NAME[@REVISION][/SPLIT]"
         ) from error
-    placed = ((f"hf://{path}:{number}", row) for number, row in enumerate(rows, 1))
-    return with_class_names(placed, names_of_features(rows.features), ())
+    return placed_rows(rows, f"hf://{path}")
 
 
 def read_files(
@@ -116,7 +114,7 @@ def read_files(
     writers: list[Callable[[], None]] = []
     for path, tables in files:
         rows = rows or [
-            with_history(row, turns) if isinstance(row, SpanExample) else row
+            row.with_history(turns) if isinstance(row, SpanExample) else row
             for row in read_examples(file, "train", root_of(file.name, source))
         ]
         answers = _of_split(path, split, _read_answers(path, split, rows, label_map))

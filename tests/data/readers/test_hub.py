@@ -45,6 +45,9 @@ def test_class_numbers_become_what_the_files_say() -> None:
         premise=["a", "c", "e"], hypothesis=["b", "d", "f"], label=[2, -1, 0], idx=[0, 1, 2],
     )  # fmt: skip
 
+    cola = table(["unacceptable", "acceptable"], sentence=["a"], label=[1], idx=[0])
+
+    assert hub_examples(dataset("cola"), cola) == [TextExample("0", ("a",), "1", "hub:1")]
     assert hub_examples(dataset("qqp"), qqp) == [TextExample("9", ("a", "b"), "1", "hub:1")]
     assert hub_examples(dataset("mnli"), nli) == [
         TextExample("0", ("a", "b"), "contradiction", "hub:1"),
@@ -68,9 +71,9 @@ def test_numbers_and_spans_come_from_the_hub_too() -> None:
 
 def test_other_columns_on_the_hub_are_named() -> None:
     with pytest.raises(
-        DataError, match="hub: no column 'sentence1', 'sentence2'; found: premise, label"
+        DataError, match="hub:1: no column 'sentence1', 'sentence2'; found: premise, label"
     ):
-        hub_examples(dataset("rte"), table(premise=["a"], label=[0]))
+        hub_examples(dataset("rte"), table(premise=["a"], label=[0], idx=[0]))
 
 
 @pytest.fixture
