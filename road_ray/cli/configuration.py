@@ -51,13 +51,15 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
-    from road_ray.data.inspection.guess import Wishes, guess
+    from road_ray.data.inspection.guess import guess
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
     from road_ray.verbs import VERBS
 
     if output is not None:
         check_new(output)
-    task_guess = guess(source, Wishes(text or (), label, kind, longest_row(model or _INIT)))
+    task_guess = guess(
+        source, text=text or (), label=label, kind=kind, limit=longest_row(model or _INIT)
+    )
     verb = verb_of(task_guess)
     place = output or Path(f"{set_name(task_guess)}.yaml")
     check_new(place)

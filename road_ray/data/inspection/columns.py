@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from road_ray.data.inspection.data_files import Rows
@@ -23,11 +23,10 @@ from road_ray.errors import ConfigError
 _LABEL = ("label", "labels", "gold_label", "class", "target")
 _LIKELY_LABEL = ("category", "sentiment", "intent", "rating", "stars", "score", "similarity")
 _SEVERAL_LABELS = ("labels", "tags", "topics", "categories", "emotions", "genres", "classes")
-_TEXT = ("text", "sentence")
 _ID = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
-_PAIRS = (
+_TEXTS = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
-    *(("question", "sentence"), ("text", "text_pair")),
+    *(("question", "sentence"), ("text", "text_pair"), ("text",), ("sentence",)),
 )
 _MOST_CLASSES = 50  # different values of a column that may be classes without being named so
 _MOST_CLASS_WORDS = 3
@@ -65,10 +64,11 @@ class Column:
         """Return True for a name of identifiers."""
         return self.name.lower() in _ID or self.name.lower().endswith("_id")
 
-    def shown(self) -> str:
-        """Return the first different values, for messages."""
-        few = ", ".join(map(repr, list(self.values)[:3]))
-        return f"{len(self.values):,} different values, such as {few}"
+
+def shown_values(values: Collection[str]) -> str:
+    """Return the number of different values and the first of them, for messages."""
+    few = ", ".join(map(repr, list(values)[:3]))
+    return f"{len(values):,} different values, such as {few}"
 
 
 def _numbers(values: Iterable[str]) -> list[float]:
@@ -139,14 +139,9 @@ def label_column(
     ]
     if len(likely) == 1:
         return likely[0], "the only column of classes or numbers"
-    if likely:
-        fix = (
-            f"name one by --label, such as --label {shlex.quote(likely[0].name)}, or all of 0 and "
-            "1 by --kind multi"
-        )
-        _ask(f"{where}: {len(likely)} columns could be the label", likely, fix)
-    fix = "name one by --label; for pre-training text, a table has the column `text` alone"
-    _ask(f"{where}: no column looks like a label", [*columns.values()], fix)
+    what = f"{len(likely)} columns could be the label" if likely else "no column looks like a label"
+    fix = "by --label, or all of 0 and 1 by --kind multi; pre-training reads a column `text` alone"
+    _ask(f"{where}: {what}", likely or [*columns.values()], "--label", fix)
 
 
 def text_columns(
@@ -160,27 +155,23 @@ def text_columns(
     if chosen:
         return [_named(columns, name, "--text", where).name for name in chosen], "--text names it"
     words = {name.lower(): column for name, column in columns.items() if column.mean_words}
-    for pair in _PAIRS:
-        if all(name in words for name in pair):
-            return [words[name].name for name in pair], "the two usual names of a pair"
-    if usual := [words[name].name for name in _TEXT if name in words]:
-        return usual[:1], "its name says so"
+    for usual in _TEXTS:
+        if all(name in words for name in usual):
+            return [words[name].name for name in usual], "usual names of a text or a pair"
     texts = [column for column in words.values() if column.form == "text" and not column.is_id()]
     texts = [column for column in texts if column.mean_words > 1] or texts  # no names or codes
     texts = texts or [*words.values()]
-    if len(texts) == 1:
-        return [texts[0].name], "the only column of text"
-    if len(texts) == 2:
-        why = "two columns of text are read as a pair; --text names one alone"
+    if 1 <= len(texts) <= 2:
+        why = "the only columns of text; two are read as a pair, --text names one alone"
         return [column.name for column in texts], why
-    listed = texts or [*columns.values()]
-    fix = f"name one, or two of a pair, by --text, such as --text {shlex.quote(listed[0].name)}"
-    _ask(f"{where}: {len(texts)} columns of text", listed, fix)
+    fix = "or two of a pair, by --text"
+    _ask(f"{where}: {len(texts)} columns of text", texts or [*columns.values()], "--text", fix)
 
 
-def _ask(problem: str, columns: Sequence[Column], fix: str) -> NoReturn:
-    listed = "".join(f"\n    {column.name}: {column.shown()}" for column in columns)
-    raise ConfigError(f"{problem}:{listed}\n  fix: {fix}")
+def _ask(problem: str, columns: Sequence[Column], option: str, fix: str) -> NoReturn:
+    listed = "".join(f"\n    {column.name}: {shown_values(column.values)}" for column in columns)
+    example = f"{option} {shlex.quote(columns[0].name)}"
+    raise ConfigError(f"{problem}:{listed}\n  fix: name one, such as {example}, {fix}")
 
 
 def _named(columns: Mapping[str, Column], name: str, option: str, where: str) -> Column:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from road_ray.data.readers.conll import TAG, cells_of, conll_rows
-from road_ray.data.readers.hub import datasets_library, load_rows
+from road_ray.data.readers.hub import datasets_library, load_rows, placed_rows
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
@@ -47,18 +47,19 @@ Rows = Sequence[tuple[str, Row]]
 
 @dataclass(frozen=True)
 class Source:
-    """Splits of a data set, which are paths, or splits of the data set ``hub``, with their rows.
+    """Splits of a data set, which are paths, or names of splits of ``hub``, with their rows.
 
     ``class_names`` has the names of classes that are numbers in the file, by column; the rows have
-    the names.
+    the names. ``unread`` are further files or splits with the name of a split that has one.
     """
 
     name: str
     layout: Layout
     splits: Mapping[str, str]
-    hub: tuple[str, str | None] | None = None
+    hub: Hub | None = None
     rows: Mapping[str, Rows] = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unread: Sequence[str] = ()
 
 
 def find_source(place: str) -> Source:
@@ -68,23 +69,35 @@ def find_source(place: str) -> Source:
     Raises ``ConfigError`` for a place without data, ``DataError`` for data that cannot be read.
     """
     if place.startswith(HUB):
-        return _hub_source(place.removeprefix(HUB))
+        return _on_hub(place.removeprefix(HUB))
     path = Path(place).expanduser()
     if not path.exists():
         raise ConfigError(
             f"{place}: no such file or directory{nearest_path(path)}\n"
             f"  fix: check the path, or name a data set of the hub by {HUB}ORGANISATION/NAME"
         )
-    source = _folder(path) if path.is_dir() else _file(path)
-    if source.layout == "text" or source.hub:
-        return source
-    read = {name: _read(source.layout, Path(file), name) for name, file in source.splits.items()}
-    return replace(source, rows=read, class_names=class_names(Path(source.splits["train"])))
+    groups, name = _files_of(path), path.resolve().name
+    if path.is_dir() and any(len(g) > 1 and g[0].endswith(".parquet") for g in groups.values()):
+        return _on_hub(str(path.resolve()))  # several parquet files a split, as on the hub
+    if path.is_file():
+        stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
+        name = _WORDS.sub("", stem, count=1).strip("-_. ") or path.resolve().parent.name
+    splits, unread = _one_each(groups)
+    layout = layout_of(Path(splits["train"]))
+    if layout == "text":
+        return Source(name, layout, splits)
+    rows = {split: _rows(layout, Path(file), split) for split, file in splits.items()}
+    names = class_names(Path(splits["train"]))
+    return Source(name, layout, splits, None, _read(rows), names, unread)
 
 
 def layout_of(path: Path) -> Layout:
-    """Return the layout of a file. Raises ``ConfigError`` for one of another format."""
+    """Return the layout of a file, or of the files in a folder. Raises ``ConfigError`` for one of
+    another format.
+    """
     suffix = suffix_of(path)
+    if path.is_dir():
+        return "table" if [*path.glob("*.parquet"), *path.glob("*.arrow")] else "text"
     if suffix in _CONLL or (suffix in (".txt", ".tsv", "") and _is_tagged(path)):
         return "conll"
     if suffix in TABLES:
@@ -105,43 +118,33 @@ def _is_tagged(path: Path) -> bool:
     return bool(words) and all(len(cells) > 1 and TAG.fullmatch(cells[-1]) for cells in words)
 
 
-def split_in_name(name: str) -> str | None:
-    """Return the split that a file name contains: ``dev`` for ``reviews_valid.csv``."""
-    match = _WORDS.search(name)
-    return _SPLIT_OF[match[0].lower()] if match else None
-
-
-def _file(path: Path) -> Source:
-    """Return the data set of a file; those beside a training file are its other splits."""
-    layout, files = layout_of(path), {"train": path}
-    if layout != "text" and split_in_name(path.name) == "train":
-        pattern = _WORDS.sub("*", path.name, count=1)
-        beside = (f for f in path.parent.iterdir() if _WORDS.sub("*", f.name, count=1) == pattern)
-        files = {split: group[0] for split, group in _by_split(beside).items()} | files
-    stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
-    name = _WORDS.sub("", stem, count=1).strip("-_. ") or path.resolve().parent.name
-    return Source(name, layout, {split: str(file) for split, file in files.items()})
-
-
-def _folder(path: Path) -> Source:
-    name = path.resolve().name
-    if (path / "dataset_dict.json").is_file():  # DatasetDict.save_to_disk
-        names = json.loads((path / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-        saved = _by_split(path / split for split in names)
-        return Source(name, "table", {split: str(group[0]) for split, group in saved.items()})
+def _files_of(path: Path) -> dict[str, list[str]]:
+    """Return the files of a data set by split: of a file it and, if it is a training file, those
+    beside it; of a folder those that their names say, or all as the training split.
+    """
+    if path.is_file():
+        beside: dict[str, list[str]] = {}
+        if _WORDS.search(path.name) and layout_of(path) != "text":
+            pattern = _WORDS.sub("*", path.name, count=1)
+            others = path.parent.iterdir()
+            beside = _by_split(
+                str(f) for f in others if _WORDS.sub("*", f.name, count=1) == pattern
+            )
+        return (beside if str(path) in beside.get("train", ()) else {}) | {"train": [str(path)]}
+    saved = path / "dataset_dict.json"  # DatasetDict.save_to_disk
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
-    by_split = _by_split(files)
-    if any(len(group) > 1 and group[0].suffix == ".parquet" for group in by_split.values()):
-        return _hub_source(str(path.resolve()))  # several parquet files a split, as on the hub
-    if "train" in by_split and (layout := layout_of(by_split["train"][0])) != "text":
-        return Source(name, layout, {split: str(group[0]) for split, group in by_split.items()})
-    if {file.suffix for file in files} & {".parquet", ".arrow"}:
-        return Source(name, "table", {"train": str(path)})
+    if saved.is_file():
+        files = [path / name for name in json.loads(saved.read_text(encoding="utf-8"))["splits"]]
+    by_split = _by_split(map(str, files))
+    if "train" in by_split and layout_of(Path(by_split["train"][0])) != "text":
+        return by_split
+    if layout_of(path) == "table":
+        return {"train": [str(path)]}
     tables = [file for file in files if suffix_of(file) in TABLES]
     if len(tables) == 1:
-        return _file(tables[0])
+        return _files_of(tables[0])
     if not tables and any(file.name.endswith(_TEXT) for file in path.rglob("*")):
-        return Source(name, "text", {"train": str(path)})
+        return {"train": [str(path)]}
     listed = ", ".join(sorted(entry.name for entry in path.iterdir())[:12]) or "nothing"
     what = f"{len(tables)} tables, and no name says which is for training" if tables else "no data"
     raise ConfigError(
@@ -150,35 +153,42 @@ def _folder(path: Path) -> Source:
     )
 
 
-def _by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+def _by_split(names: Iterable[str]) -> dict[str, list[str]]:
     """Return files, or names of splits, by ``train``, ``dev`` and ``test``."""
-    by_split: dict[str, list[Path]] = {split: [] for split in _SPLITS}
-    for file in sorted(files):
-        if (split := split_in_name(file.name)) is not None:
-            by_split[split].append(file)
+    by_split: dict[str, list[str]] = {split: [] for split in _SPLITS}
+    for name in sorted(names):
+        if match := _WORDS.search(Path(name).name):
+            by_split[_SPLIT_OF[match[0].lower()]].append(name)
     return {split: group for split, group in by_split.items() if group}
 
 
-def _read(layout: Layout, path: Path, split: str) -> Rows:
+def _one_each(groups: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], list[str]]:
+    """Return the first file of each split, and the others."""
+    first = {split: group[0] for split, group in groups.items()}
+    return first, [other for group in groups.values() for other in group[1:]]
+
+
+def _rows(layout: Layout, path: Path, split: str) -> Iterator[tuple[str, Row]]:
     if layout == "conll":
-        read = conll_rows(path, Columns((0,), -1), split != "test")
-    else:  # those of SQuAD's JSON are flat rows
-        read = with_class_names(squad_rows(path), class_names(path), ())
-    return list(islice(read, MOST_ROWS))
+        return conll_rows(path, Columns((0,), -1), split != "test")
+    return with_class_names(squad_rows(path), class_names(path), ())  # SQuAD's are flat rows
 
 
-def _hub_source(place: str) -> Source:
+def _read(rows: Mapping[str, Iterator[tuple[str, Row]]]) -> dict[str, Rows]:
+    return {split: list(islice(of_split, MOST_ROWS)) for split, of_split in rows.items()}
+
+
+def _on_hub(place: str) -> Source:
     path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
-    chosen = configuration or None
-    rows = {}
+    hub = Hub(path, configuration or None)
     try:
-        names = datasets_library().get_dataset_split_names(path, chosen)
-        splits = {split: str(group[0]) for split, group in _by_split(map(Path, names)).items()}
-        for split, name in splits.items():
-            part = load_rows(Hub(path, chosen), name, streaming=True)
-            placed = ((f"hf://{path}/{split}:{n}", row) for n, row in enumerate(part, 1))
-            of_classes = names_of_features(part.features)
-            rows[split] = [*islice(with_class_names(placed, of_classes, ()), MOST_ROWS)]
+        names = datasets_library().get_dataset_split_names(hub.path, hub.configuration)
+        splits, unread = _one_each(_by_split(map(str, names)))
+        loaded = {split: load_rows(hub, name, streaming=True) for split, name in splits.items()}
+        placed = {
+            split: placed_rows(part, f"hf://{path}/{split}") for split, part in loaded.items()
+        }
+        rows = _read(placed)
     except Exception as error:  # datasets raises many types when offline, gated or renamed
         lines = str(error).strip().splitlines()
         raise DataError(
@@ -187,5 +197,5 @@ def _hub_source(place: str) -> Source:
         ) from error
     if "train" not in splits:
         raise DataError(f"hub:{place}: no split `train`; found: {', '.join(splits) or 'none'}")
-    name = Path(path).name
-    return Source(name, "table", splits, (path, chosen), rows=rows, class_names=of_classes)
+    classes = names_of_features(loaded["train"].features)
+    return Source(Path(path).name, "table", splits, hub, rows, classes, unread)

@@ -17,6 +17,7 @@ from road_ray.data.inspection.columns import (
     is_span,
     label_column,
     label_sets,
+    shown_values,
     text_columns,
     word_and_tag_columns,
 )
@@ -58,26 +59,22 @@ class Guess:
         return len(self.source.rows.get("train", ()))
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """Choices of the user for the columns: text, label and kind; the rest is guessed. ``limit`` is
-    the number of tokens that the model takes.
-    """
-
-    text: Sequence[str] = ()
-    label: str | None = None
-    kind: str | None = None
-    limit: int = DEFAULT_LIMIT
-
-
-def guess(place: str, wishes: Wishes | None = None) -> Guess:
-    """Return the guess for a file, a folder or ``hub:NAME``.
+def guess(
+    place: str,
+    *,
+    text: Sequence[str] = (),
+    label: str | None = None,
+    kind: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Guess:
+    """Return the guess for a file, a folder or ``hub:NAME``. The user may have chosen the columns
+    of ``text`` and ``label`` and the ``kind``; ``limit`` is the number of tokens of the model.
 
     Raises ``ConfigError`` for a question that an option answers, ``DataError`` for data that cannot
     be used. Rows that a reader refuses are found when the file that ``road init`` writes is read.
     """
-    wishes, source = wishes or Wishes(), find_source(place)
-    chosen = bool(wishes.text or wishes.label or wishes.kind)  # of one label for a text or a pair
+    source = find_source(place)
+    chosen = bool(text or label or kind)  # of one label for a text or a pair
     if chosen and source.layout != "table":
         raise ConfigError(
             f"{place}: the file has layout {source.layout}, it is no table with columns\n"
@@ -91,16 +88,19 @@ def guess(place: str, wishes: Wishes | None = None) -> Guess:
         raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
     if is_span(columns) and not chosen:
         reason = "task: answers in a context (span), by the columns context, question and answers"
-        length = min(_SPAN_LENGTH, wishes.limit)
-        made = Guess(source, "span", {"kind": "span"}, [reason], length)
-    elif source.layout == "conll":
-        made = _tags(source, word_and_tag(Columns(())), {})
-    elif (lists := word_and_tag_columns(rows)) is not None and not chosen:
-        made = _tags(source, lists, {"text": [lists[0]], "label": lists[1]})
-    elif list(columns) == ["text"] and wishes.label is None:
+        made = Guess(source, "span", {"kind": "span"}, [reason], min(_SPAN_LENGTH, limit))
+    elif source.layout == "conll" or (word_and_tag_columns(rows) and not chosen):
+        found = word_and_tag_columns(rows) or word_and_tag(Columns(()))
+        entry = {} if source.layout == "conll" else {"text": [found[0]], "label": found[1]}
+        reason = (
+            f"task: a tag for each word, by lists or lines of words and tags ({', '.join(found)})"
+        )
+        made = Guess(source, "tag", {"kind": "tag", **entry}, [reason])
+    elif list(columns) == ["text"] and label is None:
         return _corpus(source)
     else:
-        made = _texts(source, columns, wishes, place)
+        made = _texts(source, columns, place, text, label, kind)
+        made.max_length_tokens = _length(made, limit)
     if made.kind != "span":
         _add_labels(made, place)
     _add_splits(made)
@@ -118,33 +118,33 @@ def _corpus(source: Source) -> Guess:
     return made
 
 
-def _tags(source: Source, columns: tuple[str, str], entry: dict[str, Any]) -> Guess:
-    reason = (
-        f"task: a tag for each word, by lists or lines of words and tags ({', '.join(columns)})"
-    )
-    return Guess(source, "tag", {"kind": "tag", **entry}, [reason])
-
-
-def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
+def _texts(
+    source: Source,
+    columns: Mapping[str, Column],
+    place: str,
+    chosen_text: Sequence[str],
+    chosen_label: str | None,
+    chosen_kind: str | None,
+) -> Guess:
     """Return the guess for a label, a number, or any number of labels of a text or a pair."""
-    rows = source.rows["train"]
-    several = label_sets(columns, wishes.label, wishes.kind, place)
+    num_rows = len(source.rows["train"])
+    several = label_sets(columns, chosen_label, chosen_kind, place)
     if several is not None:
         labels, entry, why_label = several
         kind, task = "multi", "any number of labels"
     else:
-        label, why_label = label_column(columns, wishes.label, wishes.text, place)
+        label, why_label = label_column(columns, chosen_label, chosen_text, place)
         labels, entry = (label.name,), {"label": label.name}
         is_number = label.form == "fractions" or len(label.numbers) > _MOST_NUMBERED_CLASSES
-        kind = wishes.kind or ("regress" if is_number else "classify")
+        kind = chosen_kind or ("regress" if is_number else "classify")
         numbers = "; for a number: --kind regress" if label.numbers else ""
         task = "a number" if kind == "regress" else f"one of several classes{numbers}"
     others = {name: column for name, column in columns.items() if name not in labels}
-    texts, why_texts = text_columns(others, wishes.text, place)
+    texts, why_texts = text_columns(others, chosen_text, place)
     for text in texts:
         if missing := columns[text].missing:
             raise DataError(
-                f"{place}: {len(missing):,} of {len(rows):,} rows have nothing in column {text!r}, "
+                f"{place}: {len(missing):,} of {num_rows:,} rows have nothing in column {text!r}, "
                 f"the first at {missing[0]}\n"
                 "  fix: fill or remove these rows, or name another column"
             )
@@ -160,14 +160,12 @@ def _texts(source: Source, columns: Mapping[str, Column], wishes: Wishes, place:
         reasons.append("answers of a teacher, which distillation.teachers=FILE reads")
     if several is None and (missing := columns[label.name].missing):
         reasons.append(
-            f"no label: {len(missing):,} of {len(rows):,} rows, the first at {missing[0]}; a "
+            f"no label: {len(missing):,} of {num_rows:,} rows, the first at {missing[0]}; a "
             "training leaves them out, a distillation may read their texts (data.unlabelled)"
         )
-    words = [sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows]
-    length = _length(words, wishes.limit, reasons)
     start = {"kind": kind} if kind != "classify" else {}
     ids = {"id": id_name} if id_name else {}
-    return Guess(source, kind, {**start, "text": texts, **ids, **entry}, reasons, length)
+    return Guess(source, kind, {**start, "text": texts, **ids, **entry}, reasons)
 
 
 def _add_labels(made: Guess, place: str) -> None:
@@ -180,7 +178,7 @@ def _add_labels(made: Guess, place: str) -> None:
     for rows in (source.rows[split] for split in ("train", "dev") if split in source.rows):
         examples = table_examples(Table(place, rows, dataset.columns), dataset, "train")
         counts += label_counts(examples, made.kind)
-    seen = f"{len(counts):,} different values, such as {', '.join(map(repr, list(counts)[:3]))}"
+    seen = shown_values(counts)
     if made.kind == "regress":
         try:
             numbers = [float(value) for value in counts]
@@ -219,11 +217,13 @@ def _spellings(counts: Counter[str]) -> dict[str, Any]:
     return {"labels": labels, **({"label_map": others} if others else {})}
 
 
-def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
-    """Return the length that holds 95% of the rows with so many words, at most ``limit``, which the
-    model takes; None for the default of 128 tokens.
+def _length(made: Guess, limit: int) -> int | None:
+    """Return the length that holds 95% of the rows, at most ``limit``, which the model takes; None
+    for the default of 128 tokens.
     """
-    long = sorted(words)[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
+    rows, texts = made.source.rows["train"], made.entry["text"]
+    words = sorted(sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows)
+    long = words[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
     length = min(next((n for n in _LENGTHS if n >= long), limit), limit)
     if length == _LENGTHS[0]:
         return None
@@ -233,7 +233,7 @@ def _length(words: Sequence[int], limit: int, reasons: list[str]) -> int | None:
             ", but it is the most that the model takes; data.windows=mean reads longer texts "
             "whole, if a row has one"
         )
-    reasons.append(f"{about}; longer ones are cut")
+    made.reasons.append(f"{about}; longer ones are cut")
     return length
 
 
@@ -241,8 +241,9 @@ def _add_splits(made: Guess) -> None:
     """Add files and dev split to the entry."""
     source, splits = made.source, made.source.splits
     if source.hub is not None:
-        path, configuration = source.hub
-        made.entry |= {"hub": path, **({"configuration": configuration} if configuration else {})}
+        made.entry["hub"] = source.hub.path
+        if source.hub.configuration:
+            made.entry["configuration"] = source.hub.configuration
     made.entry.update(splits)
     if "dev" in splits:
         made.reasons.append(f"split: {splits['train']} to train on, {splits['dev']} to evaluate on")
@@ -251,6 +252,11 @@ def _add_splits(made: Guess) -> None:
         made.reasons.append(
             f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on (dev_fraction), "
             "unless `dev` names a file of your own"
+        )
+    if source.unread:
+        made.reasons.append(
+            f"not read: {', '.join(source.unread)}, as there is one train, dev and test; name "
+            "another in the file that is written"
         )
     if made.num_rows >= MOST_ROWS:
         reason = f"only the first {MOST_ROWS:,} rows were inspected"

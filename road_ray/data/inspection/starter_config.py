@@ -155,7 +155,9 @@ def _pretrain(guess: Guess, output: Path, init: str) -> dict[str, Any]:
         start = {"preset": "tiny_electra", "optimizer": {"warmup_steps": min(200, steps // 10)}}
     place = guess.source.splits["train"]
     if guess.source.hub is not None:
-        place = ":".join(["hub", *filter(None, guess.source.hub)])
+        place = ":".join(
+            filter(None, ("hub", guess.source.hub.path, guess.source.hub.configuration))
+        )
     data = {
         "corpus": place if guess.source.hub else _path(place, output),
         "batch_size": batch_size,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
 
+import datasets
 import pytest
 
 from road_ray.config import load
 from road_ray.data.inspection import data_files
 from road_ray.data.inspection import guess as guesses
 from road_ray.data.inspection.data_files import Source
-from road_ray.data.inspection.guess import Guess, Wishes, guess
+from road_ray.data.inspection.guess import Guess, guess
 from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import read_split
+from road_ray.data.task_and_dataset import Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.pretraining.config import PretrainConfig
 
@@ -30,8 +33,6 @@ def table(path, **columns):
     """Write columns as the format of the file name."""
     rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
     if path.suffix == ".parquet":
-        import datasets
-
         datasets.Dataset.from_list(rows).to_parquet(path)
     elif path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -109,7 +110,7 @@ def separated(mark):
     ],
 )
 def test_a_table_is_guessed_by_its_columns(tmp_path, columns, wishes, entry):
-    made = guess(table(tmp_path / "t.jsonl", text=TEXTS, **columns), Wishes(**wishes))
+    made = guess(table(tmp_path / "t.jsonl", text=TEXTS, **columns), **wishes)
     assert made.kind == made.entry.get("kind", "classify") == entry.get("kind", "classify")
     assert {key: made.entry.get(key) for key in entry} == entry
 
@@ -149,7 +150,7 @@ def test_every_format_is_read(tmp_path, suffix):
 def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, message):
     place = table(tmp_path / "t.jsonl", text=TEXTS, **columns)
     with pytest.raises((ConfigError, DataError), match=f"(?s){message}"):
-        guess(place, Wishes(**wishes))
+        guess(place, **wishes)
 
 
 def test_the_files_beside_a_training_file_are_its_other_splits(tmp_path):
@@ -217,7 +218,7 @@ def test_text_is_for_pretraining(tmp_path):
     assert guess(str(tmp_path / "stories" / "a.txt")).kind == "corpus"
     assert guess(table(tmp_path / "t.jsonl", text=texts(9))).kind == "corpus"
     with pytest.raises(ConfigError, match="layout text, it is no table"):
-        guess(str(tmp_path / "stories" / "a.txt"), Wishes(label="x"))
+        guess(str(tmp_path / "stories" / "a.txt"), label="x")
 
 
 def test_folders_of_tables(tmp_path):
@@ -233,8 +234,6 @@ def test_folders_of_tables(tmp_path):
 
 
 def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch):
-    import datasets
-
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     names = datasets.ClassLabel(names=["calm", "urgent"])
     features = datasets.Features({"body": datasets.Value("string"), "mood": names})
@@ -260,9 +259,24 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
         assert actual["label_map"] == {"0": "calm", "1": "urgent"}
 
 
-def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_path, monkeypatch):
-    import datasets
+def test_splits_of_one_kind_that_are_not_read_are_told(tmp_path, monkeypatch):
+    (tmp_path / "two").mkdir()
+    for name in ("train_a", "train_b", "dev"):
+        table(tmp_path / "two" / f"{name}.csv", body=TEXTS, label=AB)
+    told = guess(str(tmp_path / "two")).reasons
+    assert any(r.startswith(f"not read: {tmp_path}/two/train_b.csv, as") for r in told)
 
+    names = ["train", "validation_matched", "validation_mismatched"]
+    hub = SimpleNamespace(get_dataset_split_names=lambda *place: names)
+    rows = datasets.Dataset.from_dict({"body": TEXTS, "label": AB})
+    monkeypatch.setattr(data_files, "datasets_library", lambda: hub)
+    monkeypatch.setattr(data_files, "load_rows", lambda *place, **options: rows)
+    found = guess("hub:acme/nli")
+    assert found.entry["dev"] == "validation_matched"
+    assert any(r.startswith("not read: validation_mismatched, as") for r in found.reasons)
+
+
+def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     for module in (data_files, guesses):
         monkeypatch.setattr(module, "MOST_ROWS", 20)
@@ -272,7 +286,9 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     made = guess(place)
     assert made.entry["first_rows"] == 20
     assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
-    corpus = Guess(Source("wiki", "table", {"train": "train"}, ("acme/wiki", "raw")), "corpus", {})
+    corpus = Guess(
+        Source("wiki", "table", {"train": "train"}, Hub("acme/wiki", "raw")), "corpus", {}
+    )
     text = starter_yaml(corpus, tmp_path / "b.yaml", "", PretrainConfig, "s", "hub:acme/wiki:raw")
     assert "  corpus: hub:acme/wiki:raw" in text
     datasets.Dataset.from_dict({"text": TEXTS}).to_parquet(tmp_path / "t" / "train.parquet")
