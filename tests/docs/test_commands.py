@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
@@ -19,21 +19,22 @@ from road_ray.cli.options import CommandLine
 from road_ray.recipes.sweep.config import shipped
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.verbs import VERBS
-from tests.docs.blocks import ROOT
+from tests.docs.blocks import ROOT, all_blocks, pages
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES += sorted((ROOT / "docs" / "guides").glob("*.md"))
-_BLOCK = re.compile(r"^```(?:bash.*|text)?\n(.*?)^```", flags=re.M | re.S)
 _FLAGS = ("preset", "run_dir", "workers", "gpus_per_worker", "address", "seed")
 
 
-def commands_of(page: Path) -> list[list[str]]:
-    """Return the commands of `road` in the blocks of a page."""
-    blocks = _BLOCK.findall(page.read_text("utf-8"))
-    found = []
-    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+def commands_of(page: str) -> list[list[str]]:
+    """Return the commands of `road` in the blocks of a page, with the variables that it sets."""
+    text = "".join(text for language, _, text in all_blocks(page) if language in ("bash", "text"))
+    variables, found = {"PORT": "8000"}, []
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("export "):
+            words = shlex.split(line, comments=True)
+            variables |= dict(word.split("=", 1) for word in words if "=" in word)
         if re.search(r"(^|[|&] )road ", line):
-            found += list(_of_road(shlex.split(re.sub(r"\$PORT\b", "8000", line), comments=True)))
+            line = Template(line).safe_substitute(variables)
+            found += list(_of_road(shlex.split(line, comments=True)))
     return found
 
 
@@ -64,13 +65,15 @@ def check(words: list[str]) -> None:
     if verb not in VERBS:
         return
     flags = {flag: read[flag] for flag in _FLAGS if read.get(flag) is not None}
-    line = CommandLine.read(read["arguments"] or [], word=VERBS[verb].word, **flags)
+    line = CommandLine.read(
+        read["arguments"] or [], word=VERBS[verb].word, file=VERBS[verb].file, **flags
+    )
     if line.path and not (ROOT / line.path).is_file():  # the reader's own file
         line = replace(line, path=None)
     line.config(verb)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", pages())
 def test_every_command_of_a_page_is_accepted(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     for words in commands_of(page):

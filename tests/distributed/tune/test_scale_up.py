@@ -119,12 +119,15 @@ def test_a_cluster_that_adds_machines_is_asked_for_as_many_as_may_run(monkeypatc
     assert "max_concurrent is not given: 2 trials" in caplog.text
 
 
-def slow(directory, params, on_report):
-    time.sleep(2)
+def until_three_are_drawn(directory, params, on_report):
+    deadline = time.monotonic() + 60
+    while not (directory.parents[1] / "three").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)  # meanwhile a fourth would be drawn
     return Outcome((0.0,), (None,), {})
 
 
-@pytest.mark.long  # 17 s
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.timeout(300)
 def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch):
@@ -135,8 +138,11 @@ def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch)
         nonlocal most
         (drawn.discard if record.ended else drawn.add)(record.number)
         most = max(most, len(drawn))
+        if most >= 3:  # two at work and one that waits
+            (tmp_path / "three").touch()
 
     sweep = config(trials=6, cpus_per_trial=2)  # of four cores
-    records = search(sweep, "s", tmp_path, slow, connected=nullcontext, changed=changed)
+    trial, heard = until_three_are_drawn, {"connected": nullcontext, "changed": changed}
+    records = search(sweep, "s", tmp_path, trial, **heard)
     assert [record.state for record in records] == ["complete"] * 6
     assert most == 3

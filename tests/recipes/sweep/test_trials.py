@@ -56,8 +56,11 @@ def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
 
 def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
     recipe(lambda config, context: SimpleNamespace(metrics={METRIC: 1.0}, hf_dir=tmp_path))
-    clock = iter(range(100))
-    monkeypatch.setattr("road_ray.recipes.sweep.trials.time.monotonic", lambda: float(next(clock)))
+    clock = map(float, range(100))
+    # Not of the module `time`, which other threads of this process read as well.
+    monkeypatch.setattr(
+        "road_ray.recipes.sweep.trials.time", SimpleNamespace(monotonic=clock.__next__)
+    )
     trial = TrialRunner(sweep({"distillation.teachers": list("abcde")}, verb="distill"))
     outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
     assert outcome.teacher_seconds == 5.0
