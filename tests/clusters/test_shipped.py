@@ -15,35 +15,6 @@ import yaml
 from road_ray.distributed.jobs.cluster_profile import SHIPPED, load_profile, shipped_clusters
 
 LAUNCHER = ["local", "aws", "gcp"]
-# What EC2 `create_instances` and the Compute Engine API take, as far as these files use it: a typo
-# would be found only when a machine is asked for.
-NODE_KEYS = {
-    "aws": {
-        *("InstanceType", "ImageId", "KeyName", "SubnetIds", "SecurityGroupIds"),
-        *("IamInstanceProfile", "BlockDeviceMappings", "InstanceMarketOptions"),
-        *("MetadataOptions", "TagSpecifications", "Placement", "UserData"),
-    },
-    "gcp": {
-        *("machineType", "disks", "scheduling", "metadata", "networkInterfaces"),
-        *("guestAccelerators", "serviceAccounts", "labels", "tags"),
-    },
-}
-INNER_KEYS = {
-    "MetadataOptions": {"HttpTokens", "HttpPutResponseHopLimit", "HttpEndpoint"},
-    "InstanceMarketOptions": {"MarketType", "SpotOptions"},
-    "scheduling": {
-        *("provisioningModel", "instanceTerminationAction", "onHostMaintenance"),
-        *("automaticRestart", "preemptible"),
-    },
-}
-PROVIDER_KEYS = {
-    "local": {"type", "head_ip", "worker_ips"},
-    "aws": {
-        *("type", "region", "availability_zone", "cache_stopped_nodes", "use_internal_ips"),
-        "security_group",
-    },
-    "gcp": {"type", "region", "availability_zone", "project_id", "cache_stopped_nodes"},
-}
 
 
 def loaded(name: str) -> dict[str, Any]:
@@ -56,33 +27,9 @@ def launcher_accepts(config: dict[str, Any]) -> None:
     validate_config(prepare_config(copy.deepcopy(config)))
 
 
-def odd_keys(config: dict[str, Any]) -> list[str]:
-    kind = config["provider"]["type"]
-    odd = [f"provider.{key}" for key in config["provider"].keys() - PROVIDER_KEYS[kind]]
-    for name, node in config.get("available_node_types", {}).items():
-        settings = node["node_config"]
-        odd += [f"{name}.{key}" for key in settings.keys() - NODE_KEYS[kind]]
-        for section, known in INNER_KEYS.items():
-            odd += [f"{name}.{section}.{key}" for key in settings.get(section, {}).keys() - known]
-    return odd
-
-
 @pytest.mark.parametrize("name", LAUNCHER)
 def test_the_launcher_takes_the_file_as_it_is(name):
-    config = loaded(name)
-    launcher_accepts(config)
-    assert odd_keys(config) == []
-
-
-def test_the_checks_see_typos():
-    config = loaded("aws")
-    config["max_worker"] = 3
-    with pytest.raises(Exception, match="max_worker"):
-        launcher_accepts(config)
-    config = loaded("gcp")
-    config["available_node_types"]["gpu_spot"]["node_config"]["scheduling"]["provisioning"] = "SPOT"
-    config["provider"]["zone"] = "x"
-    assert sorted(odd_keys(config)) == ["gpu_spot.scheduling.provisioning", "provider.zone"]
+    launcher_accepts(loaded(name))
 
 
 @pytest.mark.parametrize("name", LAUNCHER)
@@ -139,7 +86,6 @@ def test_the_identity_of_workers_is_one_line_to_enable(name, key):
     text = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8")
     config = yaml.safe_load(text.replace(f"# {key}:", f"{key}:"))
     launcher_accepts(config)
-    assert odd_keys(config) == []
     nodes = config["available_node_types"]
     assert [node for node in nodes if key in nodes[node]["node_config"]] == ["gpu", "gpu_spot"]
     assert key not in str(loaded(name))

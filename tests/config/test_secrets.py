@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.config import InvalidConfig, load, override
 from road_ray.config.secrets import MASK, masked, redact, refuse_secret, secret_in
-from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.train.config import FinetuneConfig
 
 SECRET = "c4n4ry-0123456789"
 HOLDING = [
@@ -59,45 +55,6 @@ def test_harmless_addresses_stay(address):
     assert secret_in(address) is None
     refuse_secret(address)
     assert masked(address) == address or "://" not in address
-
-
-@pytest.mark.parametrize(
-    ("kind", "key"),
-    [
-        (FinetuneConfig, "training.mirror"),
-        (FinetuneConfig, "init"),
-        (FinetuneConfig, "address"),
-        (PretrainConfig, "data.shards"),
-        (SweepConfig, "storage"),
-        (SweepConfig, "tracking.mlflow_uri"),
-    ],
-)
-def test_configuration_refuses_an_address_with_a_token_without_repeating_it(kind, key):
-    search = {"verb": "finetune", "metric": "m", "space": {"seed": {"choice": [1, 2]}}}
-    base = search if kind is SweepConfig else {}
-    with pytest.raises(InvalidConfig, match=key) as error:
-        load(kind, base=base, overrides=[f"{key}=s3://bucket/run?token={SECRET}"])
-    assert SECRET not in str(error.value)
-    assert "environment" in str(error.value)
-    assert error.value.exit_code == 2
-
-
-def test_configuration_refuses_secrets_inside_mappings_of_a_sweep():
-    base = {"verb": "finetune", "metric": "m", "space": {"seed": {"choice": [1, 2]}}}
-    for changes in (
-        {"overrides": {"training.mirror": f"s3://b/x?sig={SECRET}"}},
-        {"space": {"data.root": {"choice": ["a", f"s3://b/x?sig={SECRET}"]}}},
-    ):
-        with pytest.raises(InvalidConfig, match="holds a key") as error:
-            load(SweepConfig, base=base | changes)
-        assert SECRET not in str(error.value)
-
-
-def test_a_path_with_an_address_in_it_is_refused_too():
-    with pytest.raises(InvalidConfig) as error:
-        override(PretrainConfig(), {"data.shards": f"x://y/z?token={SECRET}"})
-    assert SECRET not in str(error.value)
-    assert PretrainConfig().data.shards is None
 
 
 KEYS = """

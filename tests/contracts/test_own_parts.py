@@ -65,13 +65,6 @@ def test_a_name_that_leads_nowhere_is_told_with_what_was_tried(
         assert "allowed: a thing of that kind" in str(told.value)
 
 
-def test_a_module_of_the_working_directory_is_found(monkeypatch, tmp_path):
-    (tmp_path / "beside_the_file.py").write_text("VALUE = 7\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    assert named_object("key", "beside_the_file:VALUE", {}, "") == 7
-
-
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_shipped_objective_keeps_the_contract(name):
     options = {"teams": {"shared_layers": 1, "candidates": 3}, "mc_bert": {"candidates": 4}}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import ray
 
 from road_ray.distributed.connection import driver_environment, start, variables_for_workers
-from road_ray.errors import ClusterError
 
 
 def test_workers_share_variables_of_the_driver_and_keep_those_it_lacks(tmp_path, monkeypatch):
@@ -33,25 +31,6 @@ def test_a_directory_that_a_worker_lacks_is_not_entered(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with driver_environment(str(tmp_path / "elsewhere"), {}):
         assert Path.cwd() == tmp_path
-
-
-@pytest.mark.parametrize(
-    ("raised", "message"),
-    [
-        (Exception("The current node timed out during startup."), ClusterError),
-        (ValueError("of another kind"), ValueError),
-    ],
-)
-def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised, message):
-    def fail(**options):
-        raise raised
-
-    monkeypatch.setattr(ray, "init", fail)
-    with pytest.raises(message) as error:
-        start(1, dashboard=False)
-    if message is ClusterError:
-        assert "timed out during startup" in str(error.value)
-        assert "processes at work" in str(error.value)
 
 
 def test_a_slow_start_is_tried_again(monkeypatch, caplog):

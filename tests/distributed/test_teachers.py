@@ -21,7 +21,6 @@ from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions
 from road_ray.distributed.teachers import (
-    TeacherActor,
     _absolute,
     _absolute_labels,
     packed_inputs,
@@ -206,17 +205,6 @@ def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(started
         client.gather(client.submit(first))
 
 
-def test_the_end_waits_for_answers_that_nobody_reads(started, directories):
-    """Ray prints every killed answer as a failed task, also at the end of a run that succeeded."""
-    import ray
-
-    ensemble = started(directories[:1])
-    request = [ensemble.submit(batch) for batch in batches(4)][-1]
-    ensemble.close()
-    answer, _, _ = ray.get(request.refs[0], timeout=10)
-    assert len(answer) == 4
-
-
 def test_a_mistake_in_the_batch_names_the_teacher(three):
     (first,) = batches(1)
     with pytest.raises(ClusterError, match="teacher 0"):
@@ -231,22 +219,6 @@ def test_what_travels_of_a_batch_is_small_and_nothing_but_inputs():
         "input_ids": (np.int32, [[2, 70_000, 3]]),
         "attention_mask": (np.int8, [[1, 1, 0]]),
     }
-
-
-@pytest.mark.parametrize("kind", ["nli", "mrc"])
-def test_an_actor_answers_as_its_teacher_in_float16(tmp_path, kind):
-    asked_task = {"nli": NLI, "mrc": MRC}[kind]
-    place = make_teacher(tmp_path / "one", 0, kind=kind)
-    actor = TeacherActor(str(place), asked_task)
-    local = LocalEnsemble.load([place], asked_task)
-    first = make_batch(0, kind=kind)
-    answer, seconds, figures = actor.logits(packed_inputs(first))
-    assert seconds > 0
-    assert figures == {}
-    assert answer.dtype == np.float16
-    (expected,) = local.gather(local.submit(first))
-    assert_close(torch.tensor(answer).float(), expected, **FLOAT16)
-    assert actor.health() == os.getpid()
 
 
 def test_numbers_keep_their_precision_and_large_logits_are_refused(tmp_path):

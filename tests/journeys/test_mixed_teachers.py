@@ -88,18 +88,11 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "squad_v2",
-        *(pytest.param(item, marks=pytest.mark.long) for item in ("sst2", "mnli", "conll2003")),
-    ],
-)
-def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
+def test_actors_and_a_store_teach_as_teachers_in_this_process_do(settings, tmp_path):
     stored = {"distillation.store": str(tmp_path / "store")}
     places = {"distillation.resources.CPU": 0.3}
     # In bf16, the batch that an actor happens to compute together changes the answers visibly.
-    exact = settings(name) | {"training.precision": "fp32", "distillation.precision": "fp32"}
+    exact = settings("squad_v2") | {"training.precision": "fp32", "distillation.precision": "fp32"}
     runs = [
         rr.distill(overrides=exact | more | {"distillation.host": host}, run_dir=tmp_path / host)
         for host, more in (("process", stored), ("actors", places | stored))
@@ -115,7 +108,5 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
     # Adam moves a weight whose gradient is rounding alone by the whole rate, so a few differ.
     alike = [torch.isclose(plain[key], x, rtol=5e-3, atol=5e-4) for key, x in first.items()]
     assert torch.cat([part.flatten() for part in alike]).float().mean() > 0.9995
-    rows = [
-        row for row in read_rows(tmp_path / "plain" / "metrics.jsonl") if f"train/{name}" in row
-    ]
-    assert all("teachers/cut_2" in row for row in rows)
+    rows = read_rows(tmp_path / "plain" / "metrics.jsonl")
+    assert all("teachers/cut_2" in row for row in rows if "train/squad_v2" in row)

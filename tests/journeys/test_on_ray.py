@@ -103,17 +103,6 @@ def test_two_workers_learn_as_one_process_does(by_actors, settings, pool, tmp_pa
         assert row["train/sst2"] == pytest.approx(other["train/sst2"], rel=1e-3)
 
 
-@pytest.mark.chaos
-def test_two_workers_fill_and_read_one_store(settings, teachers, tmp_path):
-    runs = []
-    for workers, host in ((0, "process"), (2, "actors")):
-        store = {"distillation.store": tmp_path / host / "store", "distillation.resources.CPU": 0.3}
-        chosen = settings | store | {"distillation.host": host, "workers": workers}
-        path = teachers.directory / "teachers.json"
-        runs.append(rr.distill(overrides=chosen, teachers=path, run_dir=tmp_path / host / "run"))
-    compare(runs[1], runs[0], **NOISE)
-
-
 def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(questions, tmp_path):
     dropped = ("data.dataset", "data.evaluate_on")
     mix = {key: value for key, value in questions.items() if key not in dropped}
@@ -134,21 +123,6 @@ def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(quest
         {n for n in row if n in ("train/sst2", "train/squad_v2", "train/mnli")} for row in names
     ]
     assert any(len(drawn) > 1 for drawn in heads), "no step mixed heads"
-
-
-@pytest.mark.chaos
-def test_a_mixture_may_have_its_teachers_in_actors(questions, teachers, tmp_path):
-    dropped = ("data.dataset", "data.evaluate_on")
-    mix = {key: value for key, value in questions.items() if key not in dropped}
-    mix |= {"data.datasets": ["sst2", "squad_v2"], "data.batch_size": 4, "mixing.passes": 2}
-    mix |= {"training.steps": 4, "optimizer.peak_lr": 3e-3, "data.max_judged_rows": 8}
-    mix |= {"distillation.teachers.sst2": str(teachers.directory / "teachers.json")}
-    mix |= {"distillation.resources.CPU": 0.3}
-    first = rr.multitask(overrides=mix | {"distillation.host": "process"}, run_dir=tmp_path / "one")
-    two = rr.multitask(
-        overrides=mix | {"distillation.host": "actors"}, run_dir=tmp_path / "two", workers=2
-    )
-    compare(two, first, **FLOAT16)
 
 
 def test_thirty_steps_with_answers_live_and_once_give_one_student(settings, teachers, tmp_path):

@@ -99,17 +99,3 @@ def test_other_phases_are_other_inputs_and_one_is_what_it_always_was(
     assert identity(pretraining) == alone
     assert alone.keys() == {"corpus", "batch"}
     assert not (pretrained.directory / "events.jsonl").exists()
-
-
-def test_from_the_command_line(road, flags, pretraining, tmp_path, caplog):
-    chosen = pretraining | {"data.shards": tmp_path / "shards", "console": "plain"}
-    phases = "data.shorter_first.16.fraction"
-    result = road("pretrain", *flags(chosen | {"run_dir": tmp_path / "run", phases: 0.5}))
-    assert result.code == 0, result.err
-    assert "step 0: rows of 16 tokens from here on, 8 a batch" in caplog.text
-    assert "step 3: rows of 32 tokens from here on, 8 a batch" in caplog.text
-    assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2
-    few = road("pretrain", *flags(chosen | {"run_dir": tmp_path / "few", phases: 0.95}))
-    assert few.code == 2
-    assert "rows of 32 tokens get no step" in few.err
-    assert not (tmp_path / "few").exists()

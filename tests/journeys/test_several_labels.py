@@ -13,7 +13,6 @@ from scipy.special import expit
 from sklearn.metrics import f1_score, log_loss
 
 import road_ray as rr
-from road_ray.errors import DataError
 from road_ray.recipes.run_directory.model_record import stored_threshold
 
 WORDS = {"joy": ("fine", "bright"), "anger": ("dull", "poor"), "fear": ("slow", "dark")}
@@ -153,62 +152,6 @@ def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
         row["labels"] for row in predicted["onnx"]
     ]
     assert float(cells[0]["score_joy"]) == pytest.approx(predicted["onnx"][0]["scores"]["joy"])
-
-
-def test_init_writes_a_configuration_that_trains(road, trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ROAD_DATA", raising=False)
-    lines = ["text,labels", *(f"{row['text']},{'; '.join(row['labels'])}" for row in rows(64, 1))]
-    (tmp_path / "moods.csv").write_text("\n".join(lines) + "\n")
-    assert road("init", "moods.csv", "--init", str(trained.hf_dir)).code == 0
-    done = road("finetune", "moods.yaml", "training.steps=2", "--json")
-    assert done.code == 0, done.err
-    assert "eval/moods/lrap" in json.loads(done.out)["metrics"]
-
-
-def test_what_predict_writes_is_a_teacher(road, overrides, trained, tmp_path):
-    file = tmp_path / "answers.csv"
-    train = f"{overrides['data.root']}/train.jsonl"
-    assert road("predict", str(trained.directory), train, "--output", str(file)).code == 0
-    chosen = overrides | {"training.steps": 3, "distillation.host": "process"}
-    students = [
-        rr.distill(
-            overrides=chosen
-            | {"distillation.teachers": [teacher], "run_dir": str(tmp_path / f"student-{number}")}
-        )
-        for number, teacher in enumerate((str(trained.directory), str(file)))
-    ]
-    for name in ("lrap", "micro_f1"):
-        live, filed = (student.metrics[f"eval/moods/{name}"] for student in students)
-        assert filed == pytest.approx(live, abs=1.0)
-    cells = file.read_text().splitlines()
-    file.write_text("\n".join([cells[0], cells[1].replace(",0.", ",7."), *cells[2:]]))
-    with pytest.raises(DataError, match="allowed: probabilities from 0 to 1"):
-        rr.distill(
-            overrides=chosen | {"distillation.teachers": [str(file)], "run_dir": f"{tmp_path}/x"}
-        )
-
-
-def test_teachers_of_folds_teach_and_are_evaluated_together(road, overrides, tmp_path):
-    skipped = ("run_dir", "console", "training.steps")
-    keys = [f"{k}={json.dumps(v)}" for k, v in overrides.items() if k not in skipped]
-    steps, folds = "training.steps=3", tmp_path / "folds"
-    done = road("teachers", *keys, steps, "num_folds=2", "num_teachers=1", f"run_dir={folds}")
-    assert done.code == 0, done.err
-    teachers = {"distillation.teachers": [f"{folds}/teachers.json"], "training.steps": 3}
-    teachers |= {"distillation.host": "process"}
-    student = rr.distill(overrides=overrides | teachers | {"run_dir": str(tmp_path / "student")})
-    assert (student.directory / "teachers.json").is_file()
-    sets = [key for key in keys if key.startswith(("data.root", "data.sets"))]
-    chosen = ["data.datasets=[moods]", f"run_dir={tmp_path}/judged", "--json"]
-    done = road("evaluate", f"{folds}/teachers.json", *sets, *chosen)
-    assert done.code == 0, done.err
-    assert "eval/moods/ensemble_lrap" in json.loads(done.out)["metrics"]
-    table = tmp_path / "errors.csv"
-    assert road("data", "errors", f"{folds}/teachers.json", "--output", str(table)).code == 0
-    with table.open(newline="") as file:
-        listed = {row["text"]: json.loads(row["label"]) for row in csv.DictReader(file)}
-    assert listed == {row["text"]: row["labels"] for row in rows(64, 1)}
 
 
 def test_a_head_among_others(overrides, sentiment, tmp_path):

@@ -95,16 +95,6 @@ def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
         train_examples(sentiment, **{"data.corrections": str(tmp_path / "errors.csv")})
 
 
-def test_teachers_that_predict_one_label_are_told(folded, monkeypatch, caplog):
-    def one_label(directories, split, pad_id):
-        return np.tile([0.4, 0.6], (len(split.features), 1))
-
-    monkeypatch.setattr("road_ray.recipes.label_errors._probabilities", one_label)
-    rows = label_errors(folded.directory / "teachers.json")
-    assert "the teachers predict positive for every row" in caplog.text
-    assert {row["suggested"] for row in rows} == {"positive"}
-
-
 def test_teachers_that_have_seen_all_rows_find_no_errors(teachers):
     with pytest.raises(ConfigError, match="road teachers num_folds=5"):
         label_errors(teachers.directory / "teachers.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from road_ray.evaluation.glue import average
 from road_ray.recipes.several_runs import finetunings, summarise_seeds
 from road_ray.recipes.train.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.train.prepare import prepare
-from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.reporting import text_tables
 from road_ray.training.worker import Worker
 from road_ray.verbs import preset_config
@@ -156,13 +154,6 @@ def test_three_seeds_are_listed_with_directory_and_figures(teachers):
     figures = [item["metrics"]["eval/sst2/accuracy"] for item in listing]
     assert teachers.metrics["eval/sst2/accuracy"] == pytest.approx(sum(figures) / 3)
     assert "eval/sst2/accuracy_deviation" in teachers.metrics
-
-
-def test_teachers_may_move_with_their_list(teachers, tmp_path):
-    moved = shutil.copytree(teachers.directory, tmp_path / "moved")
-    named, folds = read_teacher_list(moved / "teachers.json")
-    assert folds == 1
-    assert [Path(name) for name in named] == [moved / f"teacher-{n}" / "hf" for n in range(3)]
 
 
 def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):

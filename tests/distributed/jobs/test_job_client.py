@@ -248,11 +248,6 @@ def test_a_secret_does_not_become_a_line_that_everybody_reads(jobs, tmp_path, wo
     assert jobs._client.jobs == []
 
 
-def test_words_of_the_trade_are_no_secrets(jobs, tmp_path):
-    words = ["data.max_length_tokens=128", "data.tokenizer=runs/tokenizer", "objective.name=mlm"]
-    assert jobs.send([*LINE, *words], tmp_path)[1]
-
-
 def test_a_line_without_a_run_directory_is_refused(jobs, tmp_path):
     with pytest.raises(ConfigError, match="has no run directory"):
         jobs.send(["demo"], tmp_path)

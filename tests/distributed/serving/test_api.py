@@ -153,11 +153,6 @@ def test_a_refused_request_says_what_where_value_and_allowed(
     assert allowed in output["allowed"]
 
 
-@pytest.mark.parametrize("body", [b"9" * 5000, b'{"text": "a", "id": %s}' % (b"9" * 5000)])
-def test_a_number_of_thousands_of_digits_is_refused(client, body):
-    assert client().post("/predict", content=body).status_code in (400, 422)
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -233,18 +228,6 @@ def test_a_body_of_unknown_length_is_not_read_to_its_end(client):
 
     answer = http.post("/predict", content=pieces())
     assert (answer.status_code, answer.json()["error"]) == (413, "bytes of the body")
-
-
-def test_ten_thousand_tokens_are_refused_by_default_and_a_long_text_is_cut(client, predictor_of):
-    http = client()
-    refused = http.post("/predict", json={"text": "a " * 9_999})
-    assert refused.status_code == 413
-    assert refused.json()["value"] == 9_999
-    assert refused.json()["allowed"] == "at most 4096 tokens"
-    long = {"text": "a film " * 1000}
-    assert (
-        http.post("/predict", json=long).json()["label"] == predictor_of("classify")(long)["label"]
-    )
 
 
 def test_only_requests_with_the_token_are_predicted(client, caplog):

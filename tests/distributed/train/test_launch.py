@@ -125,15 +125,10 @@ def hang_once(place, worker, context):
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
-def data_root(config, worker=None, context=None):
-    """Where this process looks for data that the configuration does not place."""
-    return {"root": resolve_root(None)}
-
-
 def report_place(config, worker, context, *extra):
     journalled("rows", worker, context)
     figures = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
-    figures |= data_root(config)
+    figures["root"] = resolve_root(None)
     figures["seconds"] = float(os.environ.get(WARNS, "0"))
     return report(config, worker, context, *extra) | figures
 
@@ -217,13 +212,6 @@ class TestCluster:
         )
         assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
         assert rows == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
-
-    def test_the_data_root_of_the_driver_is_that_of_its_runs(self, tmp_path, monkeypatch):
-        assert run_all(data_root, [None], PARALLEL) == [{"root": None}]
-        monkeypatch.setenv("ROAD_DATA", str(tmp_path))
-        assert run_all(data_root, [None], PARALLEL) == [{"root": tmp_path}]
-        monkeypatch.delenv("ROAD_DATA")
-        assert run_all(data_root, [None], PARALLEL) == [{"root": None}]
 
     def test_our_error_on_one_worker_comes_out_as_it_is_and_starts_no_group_again(self, tmp_path):
         with pytest.raises(DivergedError) as raised:

@@ -254,14 +254,6 @@ def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_pat
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("of somebody\n" * 100)
-    with pytest.raises(ResourceError, match="cannot be opened: file is not a database"):
-        open_storage(search(storage=f"sqlite:///{path}"), "s", tmp_path)
-    assert path.read_text() == "of somebody\n" * 100
-
-
 @pytest.fixture
 def places(tmp_path):
     """Two directories of sweeps beside a database."""

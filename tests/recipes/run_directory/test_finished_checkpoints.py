@@ -10,7 +10,6 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.pretraining.preview import peek
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.monitoring.metrics_journal import read_rows
 
@@ -57,14 +56,6 @@ def test_the_key_keeps_the_newest(sentiment, tmp_path):
     assert "checkpoints_removed" in events(run.directory)
 
 
-def test_a_pre_training_keeps_its_newest_checkpoint_which_previews_read(pretraining, tmp_path):
-    run = rr.pretrain(
-        overrides=pretraining | {"training.save_every_steps": 2}, run_dir=tmp_path / "run"
-    )
-    assert steps(run.directory) == ["step-00000006"]
-    assert "the batch after step 6" in peek(str(run.directory), 1)
-
-
 def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp_path):
     run = rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
     rows = (run.directory / "metrics.jsonl").read_bytes()
@@ -75,10 +66,3 @@ def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp
     assert (run.directory / "metrics.jsonl").read_bytes() == rows
     with pytest.raises(ConfigError, match="seed: there 0, asked 1"):
         rr.finetune(overrides=sentiment, run_dir=tmp_path / "run", seed=1)
-
-
-def test_a_longer_run_is_refused_with_the_way_to_continue(sentiment, tuned):
-    settings = sentiment | EARLY | {"training.steps": 8}
-    with pytest.raises(ConfigError, match=r"training\.steps: there 6, asked 8") as refused:
-        rr.finetune(overrides=settings, run_dir=tuned.directory)
-    assert f"init={tuned.directory} and another run_dir" in str(refused.value)

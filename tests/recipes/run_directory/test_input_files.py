@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.recipes.run_directory import input_files
 from road_ray.recipes.run_directory.input_files import (
     changed_inputs,
     current_inputs,
@@ -34,26 +31,6 @@ def test_changed_inputs_compares_content_not_time(tmp_path):
     path.write_text("two")
     (line,) = changed_inputs(tmp_path)
     assert line.startswith(f"{path}: then 3 bytes, sha256 7692c3ad3540, now 3 bytes, sha256 3fc4cc")
-
-
-def test_reading_of_large_inputs_is_told_and_hashes_are_those_of_hashlib(
-    tmp_path, monkeypatch, caplog
-):
-    caplog.set_level("INFO")
-    monkeypatch.setattr(input_files, "_TOLD_BYTES", 3_000)
-    paths = [tmp_path / f"{number}.txt" for number in range(20)]
-    for number, path in enumerate(paths):
-        path.write_bytes(bytes([number]) * 200)
-    entries = current_inputs(tmp_path, {"data": paths})["data"]
-    assert {Path(name).name: entry["sha256"] for name, entry in entries.items()} == {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths
-    }
-    assert "reading 20 files" in caplog.text
-    caplog.clear()
-    record(tmp_path, *paths)
-    caplog.clear()
-    assert current_inputs(tmp_path, {"data": paths})["data"] == entries
-    assert caplog.text == ""
 
 
 def test_changed_inputs_tells_a_missing_file_but_not_a_missing_folder(tmp_path):

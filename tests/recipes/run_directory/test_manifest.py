@@ -25,31 +25,10 @@ def copied(whole, tmp_path):
     return tmp_path / "run"
 
 
-def delete(path):
-    path.unlink()
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    ("harm", "name"),
-    [
-        (delete, "hf/config.json"),
-        (cut, "hf/tokenizer.json"),
-    ],
-)
-def test_a_damaged_file_of_a_finished_run_is_named(sentiment, copied, harm, name):
-    harm(copied / name)
-    with pytest.raises(CheckpointError, match=f"{copied} is finished.*\n    {name} "):
-        rr.finetune(overrides=sentiment, run_dir=copied)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,7 @@ import json
 import shutil
 
 import pytest
-import torch
 
-import road_ray as rr
-from road_ray.config import load
 from road_ray.data.catalog import TASKS
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
@@ -20,9 +17,6 @@ from road_ray.recipes.run_directory.model_record import (
     trained_head,
     with_trained_data,
 )
-from road_ray.recipes.train.config import FinetuneConfig
-from road_ray.recipes.train.prepare import prepare
-from road_ray.training.worker import Worker
 
 
 def test_a_run_of_the_task_has_its_head_and_another_has_none(span_run, pretrained):
@@ -41,35 +35,6 @@ def test_runs_and_checkpoints_record_the_files_that_decide_what_a_model_computes
     (model / "tokenizer.json").write_text((model / "tokenizer.json").read_text() + " ")
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: .*road_ray\.json records"):
         load_tokenizer(model)
-
-
-@pytest.fixture(scope="module")
-def mixture(questions, tmp_path_factory):
-    several = {k: v for k, v in questions.items() if k not in ("data.dataset", "data.evaluate_on")}
-    place = tmp_path_factory.mktemp("runs") / "mixture"
-    return rr.multitask(
-        overrides=several
-        | {"data.datasets": ["sst2", "squad_v2"], "training.steps": 3, "run_dir": str(place)}
-    )
-
-
-def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, questions):
-    settings = questions | {"init": str(mixture.directory)}
-    remaining = prepare(load(FinetuneConfig, overrides=settings), Worker())
-    fresh = prepare(
-        load(FinetuneConfig, overrides=settings | {"init_weights": "encoder"}), Worker()
-    )
-    stored = trained_head(mixture.hf_dir, TASKS["mrc"])
-    assert stored == mixture.hf_dir / "heads" / "mrc"
-    from transformers import AutoModelForQuestionAnswering
-
-    head = AutoModelForQuestionAnswering.from_pretrained(stored).qa_outputs.weight
-    kept, new = (
-        next(weight for weight in made.model.heads["mrc"].parameters() if weight.ndim == 2)
-        for made in (remaining, fresh)
-    )
-    assert torch.equal(kept, head)
-    assert not torch.equal(new, head)
 
 
 @pytest.mark.parametrize("content", ["", "null", "[]"])

@@ -21,13 +21,6 @@ from road_ray.recipes.train.teaching_config import DistillationConfig
 from road_ray.training.config import EarlyStoppingConfig, TrainingConfig
 
 
-@pytest.mark.parametrize("recorded", ["", "null\n", "init: another\n"])
-def test_require_same_names_the_file_that_holds_another_configuration(tmp_path, recorded):
-    (tmp_path / RECORD).write_text(recorded)
-    with pytest.raises(ConfigError, match=r"config\.resolved\.yaml"):
-        require_same(FinetuneConfig(init="one"), tmp_path)
-
-
 @pytest.mark.parametrize("patience", [None, 2])
 def test_the_interval_of_evaluations_decides_only_where_they_may_end_a_training(tmp_path, patience):
     def config(every: int) -> FinetuneConfig:

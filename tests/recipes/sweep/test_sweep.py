@@ -16,7 +16,6 @@ from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import (
     Sweep,
-    _printed,
     _remove_models,
     check_sources,
     row_of,
@@ -192,23 +191,6 @@ def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
     assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
     again = rr.sweep(file)  # without a cluster: nothing is left to do
     assert again.trials == done.trials
-
-
-def test_a_line_says_what_changed_once(capsys):
-    config = load(SweepConfig, base=BASE | {"trials": 30})
-    changed = _printed(config)
-    for state, values, reason in (
-        ("running", (), ""),
-        ("running", (), ""),
-        ("failed", (), "diverged: step 3\nmore"),
-    ):
-        changed(Record(0, {"x": 0.5}, state, values, reason=reason))
-    changed(Record(1, {"x": 1.5}, "complete", (0.25,)))
-    assert capsys.readouterr().err.splitlines() == [
-        "trial 0 running  x=0.5",
-        "trial 0 failed (diverged: step 3)  x=0.5; 1 of 30 trials",
-        "trial 1 complete 0.25  x=1.5; 2 of 30 trials",
-    ]
 
 
 def test_models_of_the_best_stay_and_all_metrics(tmp_path):

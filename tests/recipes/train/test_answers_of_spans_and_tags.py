@@ -110,17 +110,6 @@ def test_the_logits_of_a_tagger_from_a_file_make_a_bit_equal_student(
     assert weights(student("file", write(path, rows), **changes)) == weights(live)
 
 
-def test_the_tags_that_predict_writes_are_a_teacher(student, sentiment, tagged, tmp_path):
-    model = rr.finetune(overrides=sentiment | tagged, run_dir=tmp_path / "teacher")
-    train, changes = tagged["data.sets"]["own"]["train"], tagged | {"training.steps": 2}
-    runs = []
-    for suffix in (".csv", ".jsonl"):
-        predicted = tmp_path / f"predicted{suffix}"
-        predict_file(load(str(model.directory)), train, predicted, model=str(model.directory))
-        runs.append(weights(student(suffix[1:], predicted, **changes)))
-    assert runs[0] == runs[1]
-
-
 def test_a_confidence_is_that_of_a_word_or_of_all(answered, tagged):
     low, high, sure = math.log(0.1 / 3), math.log(0.9), math.log(1e-8)
     row = {"row": 0, "tags": TAGS}

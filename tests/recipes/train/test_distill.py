@@ -49,25 +49,6 @@ def test_every_way_to_teach_is_another_student(students):
     assert all(row["train/sst2_hidden"] > 0 < row["train/sst2_attention"] for row in matched)
 
 
-def test_the_names_of_the_public_example_are_understood(sentiment, teachers, pretrained, tmp_path):
-    directories = [teachers.directory / f"teacher-{n}" for n in range(3)]
-    with rr.Ensemble(directories, task="sst2", host="process") as ensemble:
-        run = rr.distill(
-            overrides={key: v for key, v in sentiment.items() if key != "init"},
-            student=pretrained.directory,
-            task="sst2",
-            teachers=ensemble,
-            temperature=2.0,
-            kd_weight=0.5,
-            run_dir=tmp_path,
-        )
-    text = (run.directory / "config.resolved.yaml").read_text()
-    assert "temperature: 2.0" in text
-    assert "host: process" in text
-    with pytest.raises(rr.errors.ConfigError, match="temprature"):
-        rr.distill(student="x", temprature=2.0)
-
-
 def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_path):
     whole = students("whole")
     place = tmp_path / "copies"

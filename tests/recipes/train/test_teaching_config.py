@@ -7,7 +7,6 @@ import json
 import pytest
 import torch
 
-from road_ray.config import load
 from road_ray.distillation import weighting
 from road_ray.errors import ConfigError
 from road_ray.recipes.train.config import DistillConfig
@@ -60,15 +59,6 @@ def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     assert together[:, 0, 0].tolist() == [0.75, 1.25]
     mean = weighting_rule(WeightingConfig(), num_teachers=3)
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
-
-
-def test_a_rule_of_a_module_can_be_configured():
-    config = load(WeightingConfig, overrides={"rule": "road_ray.distillation.weighting:mean"})
-    targets = torch.zeros(1, dtype=torch.long)
-    assert weighting_rule(config, num_teachers=3)(torch.ones(2, 1, 3), targets).eq(1).all()
-    for rule in ("corectness", "a module:name"):
-        with pytest.raises(ConfigError, match=r"(?s)rule.*allowed: mean.*package.module:name"):
-            load(WeightingConfig, overrides={"rule": rule})
 
 
 def test_the_configuration_names_every_rule_of_the_package():
