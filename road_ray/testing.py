@@ -19,6 +19,7 @@ from road_ray.data.readers.layouts import own_rows
 from road_ray.data.task_and_dataset import own_metric
 from road_ray.distillation.weighting import Rule, resolve, soften
 from road_ray.models.encoder import load_encoder
+from road_ray.models.heads import OwnHead
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.registry import models_of, objective_class
 from road_ray.training.monitoring.trackers import own_tracker
@@ -148,6 +149,30 @@ def check_tracker(name: str) -> None:
             tracker.log(step + 1, {})
             tracker.close(failed)
             assert row == before, "the tracker changes the row, which others get too"
+
+
+def check_head(name: str) -> None:
+    """Raise ``AssertionError`` unless the head ``package.module:Class`` keeps its contract.
+
+    Logits depend on all of a row's states that are not padding, and on nothing else: not on other
+    Logits depend neither on padding nor on other rows, gradients reach the states of each row, and
+    a head with the same ``state_dict`` gives the same logits. Raises ``ConfigError`` for what is no
+    head, or gives logits of another shape.
+    """
+    states = torch.randn(3, 7, 64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    mask = (torch.arange(7) < torch.tensor([7, 4, 1])[:, None]).long()
+    for labels in (1, 3):
+        head, other = (OwnHead(name, 64, labels).eval() for _ in range(2))
+        logits = head(states, {"attention_mask": mask})
+        for row, length in enumerate(mask.sum(1)):
+            one = {"attention_mask": mask[row : row + 1, :length]}
+            alone = head(states[row : row + 1, :length], one)
+            assert_close(alone[0], logits[row], msg="padding, or another row, changes logits")
+        (gradient,) = torch.autograd.grad((logits * torch.randn(labels)).sum(), states)
+        assert gradient.abs().sum((1, 2)).all(), "no gradient reaches the states of a row"
+        other.load_state_dict(head.state_dict())
+        again = other(states, {"attention_mask": mask})
+        assert torch.equal(again, logits), "two heads of one state_dict give different logits"
 
 
 _SPECIAL, _MASK, _VOCABULARY, _WIDTH = (0, 2, 3, 4), 4, 60, 16

@@ -1,4 +1,4 @@
-"""A weighting rule, a metric, a reader and a tracker, each named in a configuration as
+"""A weighting rule, a metric, a reader, a head and a tracker, each named in a configuration as
 ``my_road_parts:name``. ``tests/`` has the contract test of each.
 """
 
@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from road_ray.distillation.weighting import mean
 from road_ray.training.monitoring.trackers import Tracker
@@ -43,6 +44,22 @@ def fasttext(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
         for number, line in enumerate(file, 1):
             label, _, text = line.strip().removeprefix("__label__").partition(" ")
             yield f"{path}:{number}", {"text": text, "label": label}
+
+
+class MeanPooling(nn.Module):
+    """``data.sets.NAME.head``: the mean of a row's states, one hidden layer, the logits."""
+
+    def __init__(self, hidden_size: int, num_labels: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(hidden_size, hidden_size)
+        self.output = nn.Linear(hidden_size, num_labels)
+
+    def forward(self, states: Tensor, attention_mask: Tensor) -> Tensor:
+        """``[B, L, H], [B, L] -> [B, num_labels]``; padding has no part in the mean."""
+        mask = attention_mask[..., None].to(states.dtype)
+        mean = (states * mask).sum(1) / mask.sum(1)
+        logits: Tensor = self.output(torch.tanh(self.hidden(mean)))
+        return logits
 
 
 def csv_tracker(run_dir: Path, name: str, config: Mapping[str, object]) -> Tracker:

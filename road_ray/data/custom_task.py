@@ -66,11 +66,14 @@ def custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset,
 
 
 def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None:
-    """Raise ``ConfigError`` unless a data set has the kind and the labels of a task."""
+    """Raise ``ConfigError`` unless a data set has the kind, the head and the labels of a task."""
     custom_kind, kind = custom.new_task(task.name).kind, task.kind
     if not isinstance(kind, type(custom_kind)):
         problem = f"kind is {custom.kind}, {other} is of kind {type(kind).__name__}"
         remedy = "fix: set kind, or name another task"
+    elif custom.head != task.head:
+        problem = f"head is {custom.head}, that of {other} is {task.head}"
+        remedy = "fix: give both the same, or name another task"
     elif isinstance(kind, Classify | MultiLabel | Tag):
         plain = str if isinstance(kind, Tag) else plain_label  # tags are read as they are
         named = set(map(plain, custom.labels)) or set(map(plain, custom.label_map.values()))

@@ -101,11 +101,28 @@ def check_hashes(directory: Path, *, weights: bool) -> None:
             )
 
 
+OWN_HEAD = "road_ray_head"
+
+
+def stored_head(directory: str | Path) -> str | None:
+    """Return the name, ``package.module:Class``, of a head of the user's own in a model directory.
+
+    It names a module of this machine: one that came with the model is refused.
+    """
+    name = read_json(Path(directory) / "config.json").get(OWN_HEAD)
+    if name is not None and (code := next(Path(directory).rglob("*.py"), None)):
+        raise CheckpointError(
+            f"{code}: code that came with a model, whose head is {name}\n"
+            "  fix: remove it; if you trust it, put it where other modules are; nothing was loaded"
+        )
+    return None if name is None else str(name)
+
+
 _FOREIGN = ("auto_map", "custom_pipelines", "quantization_config", "fusion_config")
 # Names of another file, and what road_ray sets itself.
 _NOT_PASSED = {
     *("transformers_weights", "return_dict", "use_return_dict"),
-    *("output_hidden_states", "output_attentions"),
+    *("output_hidden_states", "output_attentions", OWN_HEAD),
 }
 _TOKENIZER_FIELDS = {
     *("additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"),

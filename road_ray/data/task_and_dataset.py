@@ -177,7 +177,8 @@ Kind = Classify | MultiLabel | Regress | Span | Tag | Choose
 
 @dataclass(frozen=True)
 class Task:
-    """A task owns one head; every data set of the task feeds that head.
+    """A task owns one head, ``package.module:Class`` if it is the user's own; every data set of the
+    task feeds that head.
 
     >>> import road_ray as rr
     >>> topics = rr.Task("topic", rr.Classify(("sports", "politics")))
@@ -186,6 +187,7 @@ class Task:
 
     name: str
     kind: Kind
+    head: str | None = field(default=None, repr=False)  # no part of the key of encoded rows
 
 
 @dataclass(frozen=True)
@@ -326,7 +328,8 @@ class SpecialHead:
     def fits(self, dataset: Dataset, task: Task) -> bool:
         """Return True if a data set of that task can have this head."""
         texts = len(dataset.columns.text)
-        return type(task.kind) is self.replaces and self.num_texts in (None, texts)
+        plain = type(task.kind) is self.replaces and task.head is None
+        return plain and self.num_texts in (None, texts)
 
     def put_on(self, dataset: Dataset, task: Task) -> tuple[Dataset, Task]:
         """Return data set and task with this head; another head is another task."""
@@ -342,6 +345,9 @@ SPECIAL_HEADS = (
 )
 
 
-def special_head(kind: Kind) -> SpecialHead | None:
-    """Return the entry of a kind; None for kinds with a head of Hugging Face."""
-    return next((head for head in SPECIAL_HEADS if head.kind is type(kind)), None)
+def special_head(task: Task) -> SpecialHead | None:
+    """Return the entry of a task's head; None for one of Hugging Face."""
+    kind = type(task.kind)
+    if task.head is not None:
+        return SpecialHead("own head", "sets.NAME.head", task.head, kind, replaces=kind)
+    return next((head for head in SPECIAL_HEADS if head.kind is kind), None)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files import locate_model, stored_head
 from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.data.tokenizer import pad_id_of
@@ -36,6 +36,7 @@ from road_ray.models.architectures import is_decoder, longest_row
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.label_order import LabelMap
 from road_ray.models.load_weights import load_stored
+from road_ray.models.multitask import OwnHeadModel, load_trained
 from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, round_to_int8
 
 # In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
@@ -64,10 +65,15 @@ class Teacher:
         self.directory, self.device = locate_model(directory), torch.device(device)
         self.task, self.stats = task, dict[str, float]()
         order = check_teacher(self.directory, task, label_map=label_map)
-        auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
-        model, missing = load_stored(auto, self.directory)
-        refuse_random(self.directory, missing)
-        self._model: Any = model.to(device).eval().requires_grad_(False)
+        self._model: Any
+        if stored_head(self.directory) is not None:
+            plain, order = replace(task, head=None), None  # not the student's; in the task's order
+            self._model = OwnHeadModel(load_trained(str(directory), plain, label_map), task.name)
+        else:
+            auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
+            self._model, missing = load_stored(auto, self.directory)
+            refuse_random(self.directory, missing)
+        self._model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
         self._segments = "token_type_ids" in teacher_input_names(self.directory, self._model)
         self._positions = longest_row(self._model.base_model)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.features.text_rows import check_fast
-from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.model_files import locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.heads import own_head
 from road_ray.models.label_order import LabelMap, label_order
 from road_ray.system.files import read_json, sha256_of
 
@@ -129,7 +130,10 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
             "  fix: train the student on its labels (`road finetune`)"
         )
     architectures = list(getattr(config, "architectures", None) or [])
-    if not any(name.endswith(head) for name in architectures):
+    own = stored_head(directory) if head == HEADS[Classify] else None
+    if own is not None:
+        own_head(own)
+    elif not any(name.endswith(head) for name in architectures):
         raise CheckpointError(
             f"{where}: architectures is {architectures}; "
             f"task {task.name!r} needs one ending in {head}\n"

@@ -13,8 +13,9 @@ from torch import Tensor
 from road_ray.data import catalog
 from road_ray.data.batching import Batch
 from road_ray.data.features.encode_examples import row_limit
-from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config
+from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import (
+    SPECIAL_HEADS,
     Choose,
     Classify,
     JointSpan,
@@ -25,7 +26,6 @@ from road_ray.data.task_and_dataset import (
     Span,
     Tag,
     Task,
-    special_head,
 )
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
@@ -204,18 +204,18 @@ def _head(model: str, head: str | None) -> tuple[Path, dict[str, Any], Task]:
     name = record.get("task") or Path(model).expanduser().resolve().name
     if place.parent.name == "heads":
         name = place.name
-    return place, record, Task(str(name), _kind_of(place))
+    return place, record, Task(str(name), _kind_of(place), stored_head(place))
 
 
 def _kind_of(place: Path) -> Kind:
     """Return the kind of head in a model directory, with its labels, by its configuration."""
     config = read_config(place)
     labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
-    for special in (JointSpan(), Reason(labels)):
-        entry = special_head(special)
-        if entry is not None and (place / entry.file_name).is_file():
-            return special
-    names = config.architectures or [""]
+    for special in SPECIAL_HEADS:
+        if (place / special.file_name).is_file():
+            return JointSpan() if special.kind is JointSpan else Reason(labels)
+    own = stored_head(place) is not None  # then the architecture is that of the encoder
+    names = ["ForSequenceClassification"] if own else config.architectures or [""]
     for suffix, kind in _HEADS.items():
         if names[0].endswith(suffix):
             if suffix == "ForSequenceClassification":

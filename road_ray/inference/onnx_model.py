@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.data.task_and_dataset import Choose, special_head
+from road_ray.data.task_and_dataset import SPECIAL_HEADS, Choose, special_head
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.predictor import Predictor
@@ -150,8 +150,8 @@ def exportable(predictor: Predictor) -> MultitaskModel:
     """
     if not isinstance(predictor.model, MultitaskModel):
         raise ConfigError("the model is an ONNX export already\n  fix: name the trained model")
-    special = special_head(predictor.task.kind)
-    if special is not None:
+    special = special_head(predictor.task)
+    if special in SPECIAL_HEADS:
         raise CheckpointError(
             f"the {special.name} cannot be exported to ONNX\n"
             "  allowed: heads of transformers (classes, numbers, answers, tags, choices)\n"
@@ -180,7 +180,7 @@ def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:  # the exporter raises its own types and those of the traced code
-        kind = type(predictor.task.kind).__name__
+        kind = predictor.task.head or type(predictor.task.kind).__name__
         raise CheckpointError(
             f"{model.encoder.config.model_type} with a head of kind {kind}: PyTorch's exporter "
             f"cannot translate it: {' '.join(str(error).split())[:200]}\n"

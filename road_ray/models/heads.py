@@ -2,7 +2,7 @@
 
 ``build_head`` chooses one. Ours are ELECTRA's joint head for questions and MT-DNN's stochastic
 answer network (SAN). To add one, write a class here, a kind in ``data/task_and_dataset.py`` and
-its entry there.
+its entry there. ``OwnHead`` holds a class of the user's own, which needs neither.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import (
@@ -23,10 +24,11 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
 
 from road_ray.data.batching import Batch, allowed_positions, second_text
-from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.encoder import initialize, initialize_output
+from road_ray.system.own_names import named_object, unfit
 
 BEAM = 20
 _WIDTH = 512
@@ -206,6 +208,48 @@ class _GivenStates(nn.Module):
         return BaseModelOutputWithPooling(last_hidden_state=inputs_embeds, pooler_output=pooled)
 
 
+_CONTRACT = (
+    "a torch.nn.Module, built with (hidden_size, num_labels), that takes states [B, L, H] and mask "
+    "[B, L] to logits [B, num_labels]\n  fix: correct it until road_ray.testing.check_head passes"
+)
+
+
+def own_head(name: str) -> type[nn.Module]:
+    """Return the class ``package.module:Class``. Raises ``ConfigError`` if it is no module's."""
+    kind = named_object("head", name, {}, _CONTRACT)
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise unfit("head", name, f"is {kind!r}", _CONTRACT)
+    return kind
+
+
+class OwnHead(nn.Module):
+    """Head of the user's own, by its name: ``[B, L, D] -> [B, C]`` in fp32.
+
+    Its outputs are put in the order and the units of a task by ``order``, ``scale`` and ``shift``,
+    as none of its layers is known. It is called once, so that a mistake fails before a training.
+    """
+
+    def __init__(self, name: str, hidden_size: int, width: int) -> None:
+        super().__init__()
+        kind = own_head(name)
+        self.order = nn.Buffer(torch.arange(width))
+        self.scale, self.shift = nn.Buffer(torch.tensor(1.0)), nn.Buffer(torch.tensor(0.0))
+        try:
+            self.head = kind(hidden_size, width).eval()
+            with torch.no_grad():
+                logits = self.head(torch.zeros(2, 3, hidden_size), torch.ones(2, 3).long())
+            save(self.head.state_dict())  # refuses tensors that share memory
+            if logits.shape != (2, width):
+                raise ValueError(f"logits {list(logits.shape)} of states [2, 3, {hidden_size}]")
+        except Exception as error:
+            raise unfit("head", name, f"({hidden_size}, {width}): {error!r}", _CONTRACT) from error
+        self.head.train()
+
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
+        logits: Tensor = self.head(hidden, batch["attention_mask"].to(hidden.device))
+        return logits[:, self.order].float() * self.scale + self.shift
+
+
 def _initialize(model: nn.Module, config: PreTrainedConfig) -> None:
     """Initialize a head of a family of ours as its published fine-tuning code does: ELECTRA's last
     layer as ``initialize_output``, others as all their layers.
@@ -246,10 +290,13 @@ def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
     return entry[0] if isinstance(entry, tuple) else entry
 
 
-def build_head(kind: Kind, config: PreTrainedConfig) -> nn.Module:
-    """Return a new head of ``kind`` for an encoder with ``config``: ``head(hidden, batch)`` gives
-    the logits.
+def build_head(task: Task, config: PreTrainedConfig) -> nn.Module:
+    """Return a new head of a task for an encoder with ``config``: ``head(hidden, batch)`` gives the
+    logits.
     """
+    kind = task.kind
+    if task.head is not None:
+        return OwnHead(task.head, config.hidden_size, kind.width)
     match kind:
         case JointSpan():
             return JointSpanHead(config)

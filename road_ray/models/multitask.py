@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from road_ray.data.batching import Batch, encoder_inputs
-from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.model_files import OWN_HEAD, locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
+    JointSpan,
     Kind,
     MultiLabel,
-    Reason,
     Regress,
     Span,
     SpecialHead,
@@ -32,9 +34,10 @@ from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names
 from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
-from road_ray.models.heads import Heads, TransformersHead, build_head, model_class
+from road_ray.models.heads import Heads, OwnHead, TransformersHead, build_head, model_class
 from road_ray.models.label_order import LabelMap, label_order
 from road_ray.models.load_weights import check_finite, load_stored, suppress_logging
+from road_ray.system.files import read_json, write_json_atomic
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ class MultitaskModel(nn.Module):
         self.encoder = encoder
         self._inputs = input_names(encoder)
         self.tasks = {task.name: task for task in tasks}
-        self.heads = Heads({task.name: build_head(task.kind, encoder.config) for task in tasks})
+        self.heads = Heads({task.name: build_head(task, encoder.config) for task in tasks})
 
     def forward(self, batch: Batch) -> Tensor:
         return self.read(self.hidden(batch), batch)
@@ -81,15 +84,10 @@ class MultitaskModel(nn.Module):
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` in the format of ``transformers``."""
         kind = self.tasks[task].kind
-        head: Any = self.heads[task]
         labels = {
             "id2label": dict(enumerate(_labels(kind))),
             "label2id": {label: index for index, label in enumerate(_labels(kind))},
         }
-        special = special_head(kind)
-        if special is not None:
-            self._export_special(directory, head, special, labels)
-            return
         # An encoder fine-tuned on another task has the labels of that task in its configuration.
         problems = {
             Classify: "single_label_classification",
@@ -97,12 +95,17 @@ class MultitaskModel(nn.Module):
             Regress: "regression",
         }
         changes = labels | {"problem_type": problems.get(type(kind))}
+        special = special_head(self.tasks[task])
+        if special is not None:
+            self._export_special(directory, task, special, changes)
+            return
         config = AutoConfig.for_model(**(self.encoder.config.to_dict() | changes))
         # Random weights would draw from the global generator, while the training goes on.
         with torch.device("meta"):
             exported = model_class(kind, config)(config)
         prefix = exported.base_model_prefix
         state = {f"{prefix}.{name}": x for name, x in self.encoder.state_dict().items()}
+        head: Any = self.heads[task]
         exported.load_state_dict(state | head.model.state_dict(), assign=True)
         if isinstance(kind, Regress):  # transformers has the numbers in the labels' units
             last = _last_layer(exported)
@@ -112,14 +115,19 @@ class MultitaskModel(nn.Module):
             exported.save_pretrained(directory)
 
     def _export_special(
-        self, directory: Path, head: nn.Module, special: SpecialHead, labels: dict[str, Any]
+        self, directory: Path, task: str, special: SpecialHead, changes: dict[str, Any]
     ) -> None:
         """Write the encoder in the format of ``transformers``, and the head in a file beside it."""
-        if special.kind is Reason:  # so that loading can check the labels of the head
-            self.encoder.config.update(labels)
         with suppress_logging():
             self.encoder.save_pretrained(directory)
-        state = {part: x.detach().cpu() for part, x in head.state_dict().items()}
+        path, kind, own = directory / "config.json", self.tasks[task].kind, self.tasks[task].head
+        if special.kind is not JointSpan:  # so that loading can check the labels of the head
+            changes |= {} if own is None else {OWN_HEAD: own}
+            write_json_atomic(path, read_json(path) | changes)
+        state = {part: x.detach().cpu() for part, x in self.heads[task].state_dict().items()}
+        if isinstance(kind, Regress):  # as above
+            state["scale"] = state["scale"] * kind.range
+            state["shift"] = state["shift"] * kind.range + kind.low
         file = directory / special.file_name
         save_file(state, file)
         _log.warning(
@@ -127,6 +135,20 @@ class MultitaskModel(nn.Module):
             "%s (%s)",
             directory, special.name, file.name, special.override,
         )  # fmt: skip
+
+
+class OwnHeadModel(nn.Module):
+    """A model with a head of the user's own, called as a classifier of ``transformers`` is."""
+
+    def __init__(self, model: MultitaskModel, task: str) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.task, self.base_model, self.config = task, model.encoder, model.encoder.config
+
+    def forward(self, token_type_ids: Any = None, **inputs: Any) -> SequenceClassifierOutput:
+        batch = inputs | {"token_type_ids": token_type_ids, "task": self.task}
+        batch.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
+        return SequenceClassifierOutput(logits=self.model(batch))
 
 
 def _last_layer(model: nn.Module) -> nn.Linear:
@@ -139,6 +161,13 @@ def _last_layer(model: nn.Module) -> nn.Linear:
 @torch.no_grad()
 def _put_in_order(head: nn.Module, order: Sequence[int] | None, kind: Kind) -> None:
     """Put the outputs of a loaded head into the task's order, or in units of its range."""
+    if isinstance(head, OwnHead):
+        if order is not None:
+            head.order.copy_(head.order[list(order)])
+        if isinstance(kind, Regress):
+            head.scale.div_(kind.range)
+            head.shift.sub_(kind.low).div_(kind.range)
+        return
     last = _last_layer(head)
     if order is not None:
         last.weight.copy_(last.weight[list(order)])
@@ -199,10 +228,16 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
     are put into the order of the task's, by name.
     """
     place = locate_model(directory)
-    special = special_head(task.kind)
+    config, own = read_config(place), stored_head(place)
+    if task.head not in (None, own):
+        raise CheckpointError(
+            f"{directory}: its head is {own or 'of transformers'}, that of task {task.name} is "
+            f"{task.head}\n  fix: fine-tune it with data.sets.NAME.head={task.head}"
+        )
+    task = replace(task, head=own)
+    special = special_head(task)
     if special is not None:
         return _load_special(str(place), task, special, label_map)
-    config = read_config(place)
     family = family_of(config)
     trained, missing = load_stored(model_class(task.kind, config), place)
     if missing:

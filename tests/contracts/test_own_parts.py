@@ -10,6 +10,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from road_ray import testing
 from road_ray.errors import ConfigError, DataError
@@ -41,7 +43,7 @@ def own(monkeypatch):
 def test_the_tests_of_the_example_package_pass(parts):
     tests = runpy.run_path(str(parts / "tests" / "test_my_road_parts.py"))
     called = [test() for name, test in tests.items() if name.startswith("test_")]
-    assert len(called) == 2
+    assert len(called) == 3
 
 
 @pytest.mark.parametrize(
@@ -158,3 +160,72 @@ def test_a_tracker_that_breaks_the_contract_is_told(own):
         testing.check_tracker("own_parts:nothing")
     with pytest.raises(TypeError):  # of a value that was not finite
         testing.check_tracker("own_parts:formats")
+
+
+class Last(nn.Linear):
+    """A head that reads the last position, padding or not."""
+
+    def forward(self, states, mask):
+        return super().forward(states[:, -1])
+
+
+class Centred(nn.Linear):
+    """A head that subtracts the mean of the batch."""
+
+    def forward(self, states, mask):
+        first = super().forward(states[:, 0])
+        return first - first.mean(0) if len(first) > 1 else first
+
+
+class Detached(nn.Linear):
+    def forward(self, states, mask):
+        return super().forward(states[:, 0].detach()) + 0 * states.sum((1, 2))[:, None]
+
+
+class Unsaved(nn.Linear):
+    def __init__(self, hidden_size, num_labels):
+        super().__init__(hidden_size, num_labels)
+        self.register_buffer("noise", torch.randn(num_labels), persistent=False)
+
+    def forward(self, states, mask):
+        return super().forward(states[:, 0]) + self.noise
+
+
+class Tied(nn.Linear):
+    def __init__(self, hidden_size, num_labels):
+        super().__init__(hidden_size, num_labels)
+        self.other = nn.Parameter(self.weight[0])
+
+    def forward(self, states, mask):
+        return super().forward(states[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Last, "padding, or another row"),
+        (Centred, "padding, or another row"),
+        (Detached, "no gradient"),
+        (Unsaved, "one state_dict"),
+    ],
+)
+def test_a_head_that_breaks_the_contract_is_told(own, kind, problem):
+    own(Head=kind)
+    with pytest.raises(AssertionError, match=problem):
+        testing.check_head("own_parts:Head")
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (len, "is <built-in function len>"),
+        (dict, "is <class 'dict'>"),
+        (nn.Linear, r"\(64, 1\): TypeError"),  # forward takes no mask
+        (type("Tokens", (nn.Linear,), {"forward": lambda self, x, mask: 0 * x}), r"\[2, 3, 64\]"),
+        (Tied, "share memory"),
+    ],
+)
+def test_what_is_no_head_is_refused(own, kind, problem):
+    own(Head=kind)
+    with pytest.raises(ConfigError, match=rf"(?s)head = own_parts:Head: .*{problem}.*check_head"):
+        testing.check_head("own_parts:Head")

@@ -7,11 +7,13 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 import road_ray as rr
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, InterruptedRunError
+from road_ray.recipes.export import export
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.docs.blocks import ROOT
 
@@ -51,11 +53,11 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def settings(sentiment, place):
-    """A training on fastText's lines, scored by accuracy and kappa, tracked in a CSV file."""
+    """A head of one's own on fastText's lines, with accuracy and kappa, tracked in a CSV file."""
     parts = ROOT / "examples" / "extension"
     files = {split: str(parts / f"reviews-{split}.txt") for split in ("train", "dev")}
     own = {"layout": "my_road_parts:fasttext", "text": "text", "labels": ["unhappy", "happy"]}
-    own |= {"metrics": ["accuracy", "my_road_parts:kappa"]}
+    own |= {"metrics": ["accuracy", "my_road_parts:kappa"], "head": "my_road_parts:MeanPooling"}
     changes = {
         "data.dataset": "reviews",
         "data.evaluate_on": [],
@@ -81,6 +83,74 @@ def test_reader_metric_and_tracker_of_ones_own(settings, place):
     assert again.metrics["eval/reviews/kappa"] == run.metrics["eval/reviews/kappa"]
     (said,) = rr.load(run.hf_dir)(["Never again!"])
     assert said["label"] in ("unhappy", "happy")
+
+
+def test_a_head_of_ones_own_is_predicted_with_evaluated_taught_by_and_exported(
+    settings, place, caplog
+):
+    on_dev = {"calibrate": True, "run_dir": str(place / "run")}
+    run = rr.finetune(overrides=settings | on_dev)
+    assert "only road_ray reads own_head.safetensors" in caplog.text
+    record = json.loads((run.hf_dir / "road_ray.json").read_text())
+    assert record["head"] == "my_road_parts:MeanPooling"
+    assert "`my_road_parts:MeanPooling`, and only where" in (run.hf_dir / "README.md").read_text()
+    dev = Path(settings["data.sets"]["reviews"]["dev"])
+    lines = [line.partition(" ") for line in dev.read_text().splitlines()]
+    texts, labels = ([line[at] for line in lines] for at in (2, 0))
+    said, onnx = (rr.load(model)(texts) for model in (run.hf_dir, export(str(run.hf_dir))[0]))
+    right = sum(row["label"] == label[9:] for row, label in zip(said, labels, strict=True))
+    assert 100 * right / len(said) == pytest.approx(run.metrics["eval/reviews/accuracy"])
+    for one, other in zip(said, onnx, strict=True):
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+    again = rr.evaluate(
+        init=str(run.hf_dir), overrides={"data.file": str(dev)}, run_dir=place / "again"
+    )
+    assert again.metrics["eval/reviews/accuracy"] == run.metrics["eval/reviews/accuracy"]
+    further = rr.finetune(overrides=settings | {"init": str(run.directory)}, run_dir=place / "more")
+    (event,) = (
+        row for row in read_rows(further.directory / "events.jsonl") if row["kind"] == "initialized"
+    )
+    assert event["kept"] == ["reviews"]
+
+    own = {**settings["data.sets"]["reviews"], "head": None}
+    changes = settings | {"data.sets": {"reviews": own}}
+    teachers = [
+        str(run.directory),
+        str(rr.finetune(overrides=changes, run_dir=place / "plain").hf_dir),
+    ]
+    changes |= {"distillation.host": "process"}
+    student = rr.distill(overrides=changes, teachers=teachers, run_dir=place / "student")
+    assert not (student.hf_dir / "own_head.safetensors").exists()
+    check(student)
+
+
+def test_a_stopped_run_with_a_head_of_ones_own_goes_on_to_the_same_bytes(settings, place):
+    straight = rr.finetune(overrides=settings, run_dir=place / "straight")
+    context = rr.RunContext(on_row=lambda step, total, row: step == 3 and context.stop.set())
+    with pytest.raises(InterruptedRunError):
+        rr.finetune(overrides=settings, run_dir=place / "stopped", context=context)
+    resumed = rr.finetune(overrides=settings, run_dir=place / "stopped")
+    for name in ("model", "own_head"):
+        files = [run.hf_dir / f"{name}.safetensors" for run in (straight, resumed)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"head": "my_road_parts:no"}, "(?s)head = my_road_parts:no.*no attribute.*tried: from"),
+        ({"head": "my_road_parts:kappa"}, "head = my_road_parts:kappa: is <function"),
+        ({"head": "kappa"}, "no such head"),
+        ({"head": "torch.nn:Linear"}, r"(?s)head = torch.nn:Linear: \(.*, 2\): TypeError"),
+        ({"task": "sentiment", "metrics": ["accuracy"]}, "head is .*, that of task sentiment is"),
+        ({"kind": "tag", "metrics": None, "layout": None}, "kind tag has none of your own"),
+    ],
+)
+def test_a_head_that_cannot_be_is_told_before_the_first_step(settings, place, changes, problem):
+    own = {"reviews": settings["data.sets"]["reviews"] | changes}
+    with pytest.raises(ConfigError, match=problem):
+        rr.finetune(overrides=settings | {"data.sets": own}, run_dir=place / "run")
+    assert not (place / "run" / "metrics.jsonl").exists()
 
 
 def test_an_objective_of_ones_own(pretraining, place):
@@ -110,6 +180,10 @@ def test_in_a_worker_a_trial_and_beside_actors(settings, place, cluster):
     }
     (place / "sweep.yaml").write_text(json.dumps(trials, default=str))
     assert rr.sweep(place / "sweep.yaml", ["max_concurrent=1", "console=quiet"]).best
+    # The actors of this cluster know the modules below the directory that it was started in.
+    sets, own = settings["data.sets"], {"head": "examples.extension.my_road_parts:MeanPooling"}
+    changes = {"data.sets": {"reviews": sets["reviews"] | own}}
+    run = rr.finetune(overrides=settings | changes, run_dir=place / "teacher")
     rule = {"weighting.rule": "my_road_parts:agreement", "distillation.resources": {"CPU": 0.3}}
     teachers = [str(run.directory)] * 2
     student = rr.distill(

@@ -45,12 +45,12 @@ SMALLEST = small_config(
     ],
 )
 def test_each_kind_gives_its_shape(kind, shape):
-    assert build_head(kind, CONFIG)(torch.randn(4, 7, 32), BATCH).shape == shape
+    assert build_head(Task("task", kind), CONFIG)(torch.randn(4, 7, 32), BATCH).shape == shape
 
 
 def test_new_heads_start_small_and_do_not_change_the_encoder_configuration():
     before = CONFIG.to_dict()
-    head = build_head(Classify(tuple("abcdefg")), CONFIG).model
+    head = build_head(Task("task", Classify(tuple("abcdefg"))), CONFIG).model
     assert CONFIG.to_dict() == before
     assert head.classifier.dense.weight.abs().max() <= 0.04 + 1e-6
     assert (head.classifier.out_proj.bias == 0).all()
@@ -68,7 +68,7 @@ def test_new_heads_start_small_and_do_not_change_the_encoder_configuration():
 )
 def test_the_last_layer_begins_as_in_the_published_code_of_its_family(kind, config, least, most):
     torch.manual_seed(0)
-    weight = [p for p in build_head(kind, config).parameters() if p.dim() == 2][-1]
+    weight = [p for p in build_head(Task("t", kind), config).parameters() if p.dim() == 2][-1]
     assert weight.shape[1] == 32
     assert least < weight.abs().max() <= most + 1e-6
 

@@ -159,6 +159,11 @@ class CustomDataset(Config):
     label_map: dict[str, str] = Field({})
     """Map from a value of the label column to one of ``labels``, of ``classify``, ``multi`` and
     ``tag``. Empty: the file holds the labels themselves."""
+    head: Annotated[str, name_of("head")] | None = None
+    """Head of your own, ``package.module:Class``, of ``classify``, ``multi`` and ``regress``: a
+    ``torch.nn.Module`` built with the encoder's width and the number of labels, from states
+    ``[B, L, H]`` and the attention mask to logits. Plain transformers loads only the encoder of
+    such a model. None: that of transformers."""
     low: float = 0.0
     """Smallest number of ``regress``; a label below it is an error. Training computes in units of
     the range from ``low`` to ``high``; predictions are in the labels' own numbers, not clipped."""
@@ -191,6 +196,7 @@ class CustomDataset(Config):
         unknown = set(self.label_map.values()) - {*self.labels}
         has_labels = self.kind in ("classify", "multi", "tag")
         columns = self.label if isinstance(self.label, tuple) else ()
+        of_texts = self.kind in ("classify", "multi", "regress")
         mistakes = {
             "a data set without files\n    fix: give train, dev or test, or hub": not (
                 self.train or self.dev or self.test or self.hub
@@ -211,7 +217,10 @@ class CustomDataset(Config):
                 self.kind == "choose" and len(self.text) < 3
             ),
             f"text = {list(self.text)}: one or two columns": (
-                self.kind in ("classify", "multi", "regress") and len(self.text) not in (1, 2)
+                of_texts and len(self.text) not in (1, 2)
+            ),
+            f"head = {self.head}: kind {self.kind} has none of your own": (
+                self.head and not of_texts
             ),
             "several label columns, or a separator, are of kind multi": (
                 self.kind != "multi" and (columns or self.separator is not None)
@@ -310,11 +319,11 @@ class CustomDataset(Config):
         """Return the new task of a data set that shares no task of the catalogue."""
         match self.kind:
             case "classify":
-                return Task(name, Classify(self.labels))
+                return Task(name, Classify(self.labels), self.head)
             case "multi":
-                return Task(name, MultiLabel(self._named_labels))
+                return Task(name, MultiLabel(self._named_labels), self.head)
             case "regress":
-                return Task(name, Regress(self.low, self.high))
+                return Task(name, Regress(self.low, self.high), self.head)
             case "span":
                 return Task(name, Span())
             case "tag":

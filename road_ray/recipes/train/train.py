@@ -350,6 +350,7 @@ def export(
             write_model_record(
                 directory,
                 task=task,
+                head=model.tasks[task].head,
                 datasets=list(prepared.mixture.names),
                 init=config.init,
                 seed=config.seed,
