@@ -399,6 +399,11 @@ class _Sets(TypedDict, total=False):
     label_map: Mapping[str, str | Path]
     """Map from a value of the label column to one of `labels`, of `classify`, `multi` and `tag`.
     Empty: the file holds the labels themselves."""
+    head: str | Path | None
+    """Head of your own, `package.module:Class`, of `classify`, `multi` and `regress`: a
+    `torch.nn.Module` built with the encoder's width and the number of labels, from states
+    `[B, L, H]` and the attention mask to logits. Plain transformers loads only the encoder of
+    such a model. None: that of transformers."""
     low: float
     """Smallest number of `regress`; a label below it is an error. Training computes in units of
     the range from `low` to `high`; predictions are in the labels' own numbers, not clipped."""
