@@ -57,9 +57,9 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
     require_init(config.init)
-    listed = []
+    listed: list[str] = []
     if config.init.endswith(".json"):
-        listed = read_teacher_list(Path(config.init).expanduser(), "init")[0]
+        listed = read_teacher_list(Path(config.init).expanduser(), "init").names
     data = with_trained_data(config.data, listed[0] if listed else config.init)
     config = config.model_copy(update={"data": data}).placed()
     tune_on = config.tune_threshold_on

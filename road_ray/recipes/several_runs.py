@@ -35,7 +35,7 @@ from road_ray.recipes.train.config import (
     TeachersConfig,
 )
 from road_ray.recipes.train.find_teachers import locate_teachers
-from road_ray.recipes.train.teaching_config import is_answer_file, resolve_teachers
+from road_ray.recipes.train.teaching_config import resolve_teachers
 from road_ray.system.files import staged_directory, write_json_atomic
 from road_ray.training.run_context import RunContext
 
@@ -244,11 +244,11 @@ def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConf
     """Return the configuration with the teachers of an ensemble. Raises ``ConfigError`` if it
     names out-of-fold teachers, or models beside files, that differ from them.
     """
-    named, folds = resolve_teachers(config.distillation.teachers)
-    if folds == 1 and not any(map(is_answer_file, named)):
+    named = resolve_teachers(config.distillation.teachers)
+    if named.folds == 1 and len(named.models) == len(named.names):
         return override(config, {"distillation.teachers": directories})
-    ((places, _),) = locate_teachers(config).values()
-    listed = [Path(place).resolve() for place in places if not is_answer_file(place)]
+    (located,) = locate_teachers(config).values()
+    listed = [Path(place).resolve() for place in located.models]
     if listed != [Path(locate_model(directory)).resolve() for directory in directories]:
         raise ConfigError(
             f"distillation.teachers = {config.distillation.teachers[0]}: names {len(listed)} "

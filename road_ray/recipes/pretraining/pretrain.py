@@ -23,7 +23,6 @@ from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import gives_segments, limit_length, pad_id_of
 from road_ray.distributed.corpus_encoding import encoding_at
-from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import model_directory
@@ -41,6 +40,7 @@ from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
     journal,
+    launch_run,
     load_finished_run,
     open_run_directory,
     record_heads,
@@ -68,16 +68,7 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
         for phase in phases(config):  # once, before there are several workers
             encoding = encoding_at(config.address)
             prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
-        metrics = launch(
-            main,
-            config,
-            context=context,
-            workers=config.workers,
-            min_workers=config.min_workers,
-            gpus_per_worker=config.gpus_per_worker,
-            address=config.address,
-            scratch=directory,
-        )
+        metrics = launch_run(main, config, context=context)
     return Run(directory, metrics)
 
 

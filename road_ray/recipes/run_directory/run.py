@@ -16,6 +16,7 @@ from typing import Any, Literal, TextIO
 from road_ray.config import to_dict, to_yaml
 from road_ray.distributed.connection import check_machine
 from road_ray.distributed.environment_check import environment, revision, version_of
+from road_ray.distributed.train.launch import Main, launch
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory import input_files, recorded_config
@@ -168,6 +169,25 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
                 raise
             raise _write_error(directory, error) from error
         _complete(directory, keep=keep_checkpoints)
+
+
+def launch_run(
+    main: Main, config: RunConfig, *extra: object, context: RunContext | None
+) -> dict[str, float]:
+    """Run ``main(config, worker, context, *extra)`` in this process or in the configured workers,
+    within the open run directory.
+    """
+    return launch(
+        main,
+        config,
+        *extra,
+        context=context,
+        workers=config.workers,
+        min_workers=config.min_workers,
+        gpus_per_worker=config.gpus_per_worker,
+        address=config.address,
+        scratch=config.run_dir,
+    )
 
 
 def lock_run_directory(directory: Path) -> TextIO:

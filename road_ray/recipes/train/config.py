@@ -30,7 +30,6 @@ from road_ray.recipes.train.teaching_config import (
     DistillationConfig,
     MixTeachingConfig,
     WeightingConfig,
-    is_answer_file,
     resolve_teachers,
     teacher_files,
 )
@@ -246,8 +245,7 @@ class TrainConfig(RunConfig):
     @property
     def total_teachers(self) -> int:
         """Number of teachers that are models, over all data sets and folds."""
-        listed = (resolve_teachers(entries)[0] for entries in self.named_teachers.values())
-        return sum(not is_answer_file(name) for names in listed for name in names)
+        return sum(len(resolve_teachers(x).models) for x in self.named_teachers.values())
 
     @property
     def dev_names(self) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,8 @@ from road_ray.recipes.train.teachers import Teachers, weighting_rule
 from road_ray.recipes.train.teaching_config import (
     ANSWER_FILES,
     ON_HUB,
+    NamedTeachers,
     is_answer_file,
-    num_per_row,
     resolve_teachers,
 )
 
@@ -54,43 +53,31 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
     settings, tokenizer = config.distillation, student_tokenizer(config)
     student = fingerprint_tokenizer(tokenizer)
     found = {}
-    for name, (places, folds) in located.items():
+    for name, named in located.items():
         _, task = find_dataset(name, config.data)
-        models = [place for place in places if not is_answer_file(place)]
-        others = len(models) - len(models) // folds  # of other folds than that of a row
-        files = {
-            number - others: file_entry(place, task, settings.label_map)
-            for number, place in enumerate(places)
-            if is_answer_file(place)
-        }
         try:
-            for directory in models:
+            for directory in named.models:
                 check_hashes(Path(directory), weights=True)  # before any actor starts
                 check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
-        manifest = teacher_manifest(models, task, settings.label_map, settings.precision, student)
-        found[name] = Teachers(
-            settings,
-            config.weighting,
-            task,
-            config.data,
-            models,
-            manifest,
-            folds,
-            files,
-            config.address,
-            other_teachers=settings.replicas * (config.total_teachers - len(models)),
-            student=student,
-            store=settings.tables(config.run_dir),
-            of_files=settings.directory_of_tables(config.run_dir),
+        models = iter(
+            teacher_manifest(named.models, task, settings.label_map, settings.precision, student)[
+                "teachers"
+            ]
         )
+        entries = [
+            file_entry(place, task, settings.label_map) if is_answer_file(place) else next(models)
+            for place in named.names
+        ]
+        store = settings.tables(config.run_dir)
+        found[name] = Teachers(config, task, entries, named.folds, student, store)
         # A rule that is none is told now, and not when the teachers have started.
-        weighting_rule(config.weighting, num_teachers=found[name].per_row)
+        weighting_rule(config.weighting, num_teachers=named.per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
-        _check_states(located[config.data.dataset][0][0], student)
+        _check_states(located[config.data.dataset].names[0], student)
     return found
 
 
@@ -109,23 +96,50 @@ def _check_states(first: str, student: str) -> None:
         )
 
 
-def locate_teachers(config: object) -> dict[str, tuple[list[str], int]]:
-    """Return the teachers by data set, and the number of their folds: model directories, fold after
-    fold, and files, which stand behind the models where there are folds. Empty for a configuration
-    without teachers.
+def locate_teachers(config: object) -> dict[str, NamedTeachers]:
+    """Return the teachers by data set, with the places of the models and files. Empty for a
+    configuration without teachers.
 
     Raises ``ConfigError`` unless each row of each data set has ``num_teachers``.
     """
     if not isinstance(config, DistillConfig | MultitaskConfig):
         return {}
-    key = _KEY
+    count, several = config.distillation.num_teachers, isinstance(config, MultitaskConfig)
     if isinstance(config, MultitaskConfig):
         _check_named(config)
-        key = f"{_KEY}.{{}}"
-    return {
-        name: _located(entries, config, key.format(name))
-        for name, entries in config.named_teachers.items()
-    }
+    located = {}
+    for dataset, entries in config.named_teachers.items():
+        key = f"{_KEY}.{dataset}" if several else _KEY
+        named = resolve_teachers(entries, key)
+        remedy = f"{key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes"
+        if not named.names:
+            raise ConfigError(f"{key} names no teacher\n  fix: {remedy}\n  nothing was started")
+        if count not in (None, named.per_row):
+            raise ConfigError(
+                f"{key} lists {counted(named.per_row, 'teacher')} of a row: "
+                f"{', '.join(named.names)}\n"
+                f"  expected: {count} (distillation.num_teachers)\n"
+                f"  fix: {remedy}; or change distillation.num_teachers\n"
+                "  nothing was started"
+            )
+        located[dataset] = named._replace(names=[_located(name, key) for name in named.names])
+    return located
+
+
+def _located(name: str, key: str) -> str:
+    """Return the path of a model or file. Raises an error if it is not there."""
+    if not is_answer_file(name):
+        directory = model_directory(name, key)
+        try:
+            return str(locate_model(directory))
+        except CheckpointError as error:
+            raise CheckpointError(f"{key}: {error}") from error
+    if not ON_HUB.fullmatch(name) and not Path(name).expanduser().is_file():
+        raise ConfigError(
+            f"{key}: {name}: no such file\n  allowed: model directories, and answers in "
+            f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
+        )
+    return str(Path(name).expanduser())
 
 
 def _check_named(config: MultitaskConfig) -> None:
@@ -158,40 +172,6 @@ def _check_named(config: MultitaskConfig) -> None:
             )
 
 
-def _located(
-    teachers: Sequence[str], config: DistillConfig | MultitaskConfig, key: str
-) -> tuple[list[str], int]:
-    names, folds = resolve_teachers(teachers, key)
-    found, count = num_per_row(names, folds), config.distillation.num_teachers
-    remedy = f"{key}=[MODEL,MODEL,...], or the teachers.json that `road teachers` writes"
-    if not names:
-        raise ConfigError(f"{key} names no teacher\n  fix: {remedy}\n  nothing was started")
-    if count not in (None, found):
-        raise ConfigError(
-            f"{key} lists {counted(found, 'teacher')} of a row: {', '.join(names)}\n"
-            f"  expected: {count} (distillation.num_teachers)\n"
-            f"  fix: {remedy}; or change distillation.num_teachers\n"
-            "  nothing was started"
-        )
-    places = []
-    for name in names:
-        if not is_answer_file(name):
-            directory = model_directory(name, key)
-            try:
-                places.append(str(locate_model(directory)))
-            except CheckpointError as error:
-                raise CheckpointError(f"{key}: {error}") from error
-            continue
-        there = ON_HUB.fullmatch(name) or Path(name).expanduser().is_file()
-        if not there:
-            raise ConfigError(
-                f"{key}: {name}: no such file\n  allowed: model directories, and answers in "
-                f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
-            )
-        places.append(str(Path(name).expanduser()))
-    return places, folds
-
-
 def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
     """Raise ``ConfigError`` if a teacher truncates a row that the student reads whole; with
     ``distillation.on_truncated=learn`` log a warning.
@@ -199,17 +179,17 @@ def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
     The longest of the rows that the student reads whole are read; of spans, what its windows show.
     A tagged sentence is never truncated.
     """
-    lengths = split.features.lengths
+    lengths, data = split.features.lengths, teachers.config.data
     whole = np.arange(len(lengths))
     if not isinstance(split.task.kind, Span):
-        whole = np.flatnonzero(lengths < row_limit(teachers.data.max_length_tokens, split.task))
+        whole = np.flatnonzero(lengths < row_limit(data.max_length_tokens, split.task))
     longest = whole[np.argsort(-lengths[whole], kind="stable")][:_LONGEST_ROWS]
     width = int(lengths.max(initial=1))
-    rows = RowTexts(split, row_features(split, tokenizer, teachers.data)).of(longest, width)
-    entries = zip(teachers.directories, teachers.manifest["teachers"], strict=True)
-    for number, (directory, entry) in enumerate(entries):
+    rows = RowTexts(split, row_features(split, tokenizer, data)).of(longest, width)
+    for number, entry in enumerate(teachers.models):
         if ANSWERS_FOR not in entry:
             continue
+        directory = entry["directory"]
         reader = TextReader.of(directory, teachers.task)
         read = reader.rows(rows["texts"])
         count = sum(any(row.is_cut for row in example) for example in read)
@@ -220,7 +200,7 @@ def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
             f"{len(longest)} longest rows of {split.dataset.name} it truncates {count}, which the "
             "student reads whole"
         )
-        if teachers.settings.on_truncated == "learn":
+        if teachers.config.distillation.on_truncated == "learn":
             _log.warning(
                 "%s; it answers for their beginning, and the journal counts such rows as "
                 "teachers/cut_%d", *(message, number)

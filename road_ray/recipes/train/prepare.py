@@ -172,7 +172,7 @@ def build_objective(
         of_labels["label_smoothing"] = config.data.label_smoothing
     if not teachers:
         return Supervised(model, **of_labels)
-    settings = next(iter(teachers.values())).settings
+    settings = next(iter(teachers.values())).config.distillation
     distilled: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,

@@ -4,9 +4,10 @@ says which they were."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream, pad
-from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import Features, Longs
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.shuffle_into_batches import token_budget_cuts
@@ -30,10 +30,11 @@ from road_ray.distillation.teacher import TeacherOptions, check_parity
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
+from road_ray.errors import counted
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.answer_files import WithAnswerFiles, read_files
-from road_ray.recipes.train.config import MultitaskConfig, TrainConfig
-from road_ray.recipes.train.teaching_config import TeachingConfig, WeightingConfig
+from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles, read_files
+from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
+from road_ray.recipes.train.teaching_config import WeightingConfig
 from road_ray.system.files import write_json_atomic
 from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
 
 
+_log = logging.getLogger(__name__)
 _PARITY_ROWS = 4
 _GROUP_TOKENS = 1 << 14  # with padding, of rows that are labelled in one pass of a teacher
 _GROUP_ROWS = 256
@@ -56,61 +58,71 @@ OnEvent = Callable[..., None]
 class Teachers:
     """Teachers of one data set, and the settings that determine their answers."""
 
-    settings: TeachingConfig
-    weighting: WeightingConfig
+    config: DistillConfig | MultitaskConfig
     task: Task
-    data: SourceConfig
-    directories: list[str]  # of models, fold after fold
-    manifest: Mapping[str, Any]  # of these models
-    folds: int = 1  # of out-of-fold teachers, which answer only for rows that they have not seen
-    files: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Entries of teachers that are files, by their number among the teachers of a row."""
-    address: str | None = None
-    other_teachers: int = 0  # of other data sets, which need room beside these
-    student: str | None = None  # fingerprint of the student's tokenizer
-    store: Path | None = None  # directory of their tables; None: they answer during the training
-    of_files: Path = Path()  # directory of the tables of teachers that are files
+    entries: Sequence[Mapping[str, Any]]
+    """Entries of the teachers in the record of the run, in their order; where there are folds, the
+    models of one fold after those of another, and files behind them."""
+    folds: int  # of out-of-fold teachers, which answer only for rows that they have not seen
+    student: str  # fingerprint of the student's tokenizer
+    store: Path | None  # directory of the models' tables; None: they answer during the training
+
+    @property
+    def models(self) -> list[Mapping[str, Any]]:
+        """Entries of the teachers that are models."""
+        return [entry for entry in self.entries if FILE_SHA256 not in entry]
+
+    @property
+    def directories(self) -> list[str]:
+        """Directories of the models."""
+        return [entry["directory"] for entry in self.models]
+
+    @property
+    def files(self) -> dict[int, TeacherTables]:
+        """Tables of the teachers that are files, by their number among the teachers of a row."""
+        root = self.config.distillation.directory_of_tables(self.config.run_dir)
+        others = len(self.entries) - self.per_row  # models of other folds than that of a row
+        return {
+            number - others: TeacherTables(root, entry, self.task)
+            for number, entry in enumerate(self.entries)
+            if FILE_SHA256 in entry
+        }
 
     @property
     def per_row(self) -> int:
         """Number of teachers that answer each row."""
-        return len(self.directories) // self.folds + len(self.files)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Manifest of all teachers in their order; files stand behind models of folds."""
-        entries = list(self.manifest["teachers"])
-        for number, entry in self.files.items():
-            entries.insert(number if self.folds == 1 else len(entries), entry)
-        return {**self.manifest, "teachers": entries}
+        models = len(self.models)
+        return models // self.folds + len(self.entries) - models
 
     @property
     def mixed(self) -> bool:
         """Return True if a teacher has another tokenizer than the student and needs texts."""
-        return any(ANSWERS_FOR in teacher for teacher in self.manifest["teachers"])
+        return any(ANSWERS_FOR in entry for entry in self.entries)
 
     @property
     def needs_pool(self) -> bool:
         """Return True if the teachers answer from actors during the training."""
-        return self.store is None and self.settings.host == "actors" and bool(self.directories)
+        on_actors = self.config.distillation.host == "actors"
+        return self.store is None and on_actors and bool(self.models)
 
     @property
     def options(self) -> TeacherOptions:
         """Return the options with which the teachers are loaded."""
+        settings = self.config.distillation
         return TeacherOptions(
             student=self.student,
-            label_map=self.settings.label_map,
-            precision=self.settings.precision,
-            compiled=self.settings.torch_compile,
+            label_map=settings.label_map,
+            precision=settings.precision,
+            compiled=settings.torch_compile,
         )
 
-    def start_pool(self, beside: int) -> ActorEnsemble:
+    def start_pool(self, beside: int = 0, others: int = 0) -> ActorEnsemble:
         """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
-        and for the teachers of other data sets.
+        and for ``others``, the teachers of other data sets.
         """
         from road_ray.distributed.teachers import start_teachers
 
-        settings = self.settings
+        settings = self.config.distillation
         resources = dict(settings.resources)
         return start_teachers(
             self.directories,
@@ -121,7 +133,7 @@ class Teachers:
             num_gpus=resources.pop("GPU", 0.0),
             resources=resources,
             beside=beside,
-            other_teachers=self.other_teachers,
+            other_teachers=settings.replicas * others,
             timeout_seconds=settings.timeout_seconds,
         )
 
@@ -137,8 +149,14 @@ class Teachers:
         """Return the ensemble of a worker for the rows of ``split``; rank 0 compares a few answers
         with the models' first. ``actors`` are the driver's, if it started them.
         """
+        if worker.is_main:
+            rule = used_weighting(self.config.weighting, self.per_row).rule
+            of_row = counted(self.per_row, "teacher")
+            of_row += f" a row, of {self.folds} folds" if self.folds > 1 else ""
+            rows_of_split = counted(len(split.examples), "row")
+            _log.info("%s: %s; %s, rule %s", split.dataset.name, rows_of_split, of_row, rule)
         texts, ensemble = self._texts(split, tokenizer), None
-        if self.directories:
+        if self.models:
             rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
             parts = self._by_fold(split, actors)
             members = [teachers._open(rows, mask, some, on_event) for teachers, some, mask in parts]
@@ -146,9 +164,9 @@ class Teachers:
             if self.folds > 1:
                 ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
             ensemble = ensemble if texts is None else WithTexts(ensemble, texts)
-        if self.files or ensemble is None:
-            features = texts.features if texts else row_features(split, tokenizer, self.data)
-            return WithAnswerFiles(ensemble, self._tables_of_files(), split, features)
+        if (files := self.files) or ensemble is None:
+            features = texts.features if texts else row_features(split, tokenizer, self.config.data)
+            return WithAnswerFiles(ensemble, files, split, features)
         return ensemble
 
     def label(
@@ -161,7 +179,7 @@ class Teachers:
         teachers every row, those of folds the rows that they have not seen. ``actors`` are the
         caller's, if it has started them.
         """
-        if not self.directories:
+        if not self.models:
             return
         texts = self._texts(split, tokenizer)
         rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), Worker.alone())
@@ -173,41 +191,35 @@ class Teachers:
         ``DataError`` for a file that does not fit the data, and for rows that have neither an
         answer nor a label.
         """
-        tables = self._tables_of_files()
-        files = [(entry["directory"], tables[number]) for number, entry in self.files.items()]
-        alone = not self.directories
-        return read_files(files, split, self.data, self.settings.label_map, alone=alone)
-
-    def _tables_of_files(self) -> dict[int, TeacherTables]:
-        return {n: TeacherTables(self.of_files, x, self.task) for n, x in self.files.items()}
+        paths = [entry["directory"] for entry in self.entries if FILE_SHA256 in entry]
+        return read_files(
+            zip(paths, self.files.values(), strict=True),
+            split,
+            self.config.data,
+            self.config.distillation.label_map,
+            alone=not self.models,
+        )
 
     def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""
         if not self.mixed:
             return None
-        return RowTexts(split, row_features(split, tokenizer, self.data))
+        return RowTexts(split, row_features(split, tokenizer, self.config.data))
 
     def _by_fold(
         self, split: Split, actors: ActorEnsemble | None
     ) -> Iterator[tuple[Teachers, ActorEnsemble | None, NDArray[np.bool_]]]:
-        """Yield the teachers of each fold, their actors and the rows that they answer."""
-        if self.folds == 1:
-            yield self, actors, np.ones(len(split.features), np.bool_)
-            return
-        folds = row_folds(split, self.folds)
-        size = len(self.directories) // self.folds
+        """Yield the models of each fold, their actors and the rows that they answer."""
+        folds = row_folds(split, self.folds) if self.folds > 1 else np.zeros(len(split.features))
+        size = len(self.models) // self.folds
         for fold in range(self.folds):
             members = range(fold * size, (fold + 1) * size)
-            yield self._some(members), actors and actors.part(members), folds == fold
+            some = actors.part(members) if actors and self.folds > 1 else actors
+            yield self._some(members), some, folds == fold
 
     def _some(self, members: Sequence[int]) -> Teachers:
-        manifest = [self.manifest["teachers"][member] for member in members]
-        return replace(
-            self,
-            folds=1,
-            directories=[self.directories[member] for member in members],
-            manifest={**self.manifest, "teachers": manifest},
-        )
+        models = self.models
+        return replace(self, folds=1, entries=[models[member] for member in members])
 
     def _open(
         self,
@@ -216,19 +228,19 @@ class Teachers:
         actors: ActorEnsemble | None,
         on_event: OnEvent,
     ) -> Ensemble:
-        device = rows.worker.device
+        device, settings = rows.worker.device, self.config.distillation
         if self.store is not None:
             path: str | None = "its table"
-            ensemble: Ensemble = StoredEnsemble.open(self.store, self.manifest, self.task)
+            ensemble: Ensemble = self._stored(self.store)
         elif actors is not None:
             path, ensemble = "its actor", actors
             actors.on_event = on_event
         else:
             ensemble = LocalEnsemble.load(self.directories, self.task, self.options, device)
             # What sets them apart from the reference, which is loaded in the same way otherwise.
-            path = "torch.compile" if self.settings.torch_compile else None
-            path = "int8" if self.settings.precision == "int8" else path
-        if rows.worker.is_main and self.settings.check_parity and path is not None:
+            path = "torch.compile" if settings.torch_compile else None
+            path = "int8" if settings.precision == "int8" else path
+        if rows.worker.is_main and settings.check_parity and path is not None:
             few = np.flatnonzero(mask)
             few = few[np.linspace(0, len(few) - 1, min(_PARITY_ROWS, len(few))).astype(np.int64)]
             batch = rows.batch(few)
@@ -239,10 +251,13 @@ class Teachers:
             on_event(
                 "teachers_proven",
                 rows=len(few),
-                precision=self.settings.precision,
+                precision=settings.precision,
                 difference={path: max(differences)},
             )
         return ensemble
+
+    def _stored(self, store: Path) -> StoredEnsemble:
+        return StoredEnsemble.open(store, {"teachers": self.models}, self.task)
 
     def _label(
         self, rows: TaughtRows, mask: NDArray[np.bool_], actors: ActorEnsemble | None
@@ -251,12 +266,12 @@ class Teachers:
 
         @contextmanager
         def live(members: Members) -> Iterator[Ensemble]:
-            chosen = replace(self._some(members), other_teachers=0, store=None)
+            chosen = replace(self._some(members), store=None)
             with ExitStack() as stack:
                 started = actors and actors.part(members)
-                if actors is None and self.settings.host == "actors":
-                    stack.enter_context(connected(self.address))
-                    started = stack.enter_context(chosen.start_pool(beside=0))
+                if actors is None and self.config.distillation.host == "actors":
+                    stack.enter_context(connected(self.config.address))
+                    started = stack.enter_context(chosen.start_pool())
                 yield chosen._open(rows, mask, started, lambda *_, **__: None)
 
         features = rows.features
@@ -265,9 +280,7 @@ class Teachers:
         cuts = token_budget_cuts(lengths[ordered], _GROUP_TOKENS, _GROUP_ROWS)
         # Rows of similar length together, the longest first: they need the most memory.
         groups = np.split(ordered, cuts)[::-1] if len(ordered) else []
-        StoredEnsemble.open(self.store, self.manifest, self.task).label(
-            lambda: map(rows.batch, groups), live
-        )
+        self._stored(self.store).label(lambda: map(rows.batch, groups), live)
 
 
 @dataclass(frozen=True)
@@ -294,18 +307,18 @@ class TaughtStream:
     teachers: Teachers
     stream: BatchStream
     ensemble: Ensemble
-    rule: Rule
     one_of_several: bool
 
     def since(self, number: int) -> Iterator[Batch]:
         """Yield batches ``number``, ``number + 1``, ...; their statistics are ``teachers/right_0``
         to ``right_M``, and ``teachers/<data set>/right_0`` of one of several data sets.
         """
-        settings = self.teachers.settings
+        config, per_row = self.teachers.config, self.teachers.per_row
+        settings = config.distillation
         batches = annotate(
             self.stream.since(number),
             self.ensemble,
-            self.rule,
+            weighting_rule(config.weighting, settings.temperature, num_teachers=per_row),
             settings.lookahead,
             each=settings.average_loss,
         )
@@ -347,30 +360,29 @@ def lineage(
     config: TrainConfig, teachers: Mapping[str, Teachers]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the teachers for the record of the model, and the identity of a run with them."""
-    if not teachers:
+    if not isinstance(config, DistillConfig | MultitaskConfig) or not teachers:
         return {}, {}
-    several = isinstance(config, MultitaskConfig)
-    most = max(teachers.values(), key=lambda found: found.per_row)
-    settings = to_dict(most.settings)
+    several, settings = isinstance(config, MultitaskConfig), to_dict(config.distillation)
+    most = max(found.per_row for found in teachers.values())
     record = {
         "distillation": {name: settings[name] for name in _CARD_SETTINGS if name in settings},
-        "weighting": to_dict(used_weighting(most.weighting, most.per_row)),
+        "weighting": to_dict(used_weighting(config.weighting, most)),
         "teachers": [
-            teacher | ({"dataset": name} if several else {})
+            {**teacher, **({"dataset": name} if several else {})}
             for name, found in teachers.items()
-            for teacher in found.record["teachers"]
+            for teacher in found.entries
         ],
     }
     identity = identity_of(teachers=identity_only(_manifest(config, teachers)))
-    if not several and most.folds > 1:
-        identity |= identity_of(folds=most.folds)
-    return record, identity
+    folds = 1 if several else next(iter(teachers.values())).folds
+    return record, identity | (identity_of(folds=folds) if folds > 1 else {})
 
 
 def _manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
     """Return the manifest of the teachers of a run; a mixture has one of each data set."""
-    manifests = {name: found.record for name, found in teachers.items()}
-    if isinstance(config, MultitaskConfig):
-        return {"datasets": manifests}
-    (manifest,) = manifests.values()
-    return manifest
+    manifests: dict[str, Any] = {
+        name: {"task": found.task.name, "teachers": list(found.entries)}
+        for name, found in teachers.items()
+    }
+    several = isinstance(config, MultitaskConfig)
+    return {"datasets": manifests} if several else manifests[config.data.trained_on[0]]

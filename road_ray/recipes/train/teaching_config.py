@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -169,7 +169,7 @@ class DistillationConfig(TeachingConfig):
         """Number of teachers that answer each row."""
         if self.num_teachers is not None:
             return self.num_teachers
-        return num_per_row(*resolve_teachers(self.teachers))
+        return resolve_teachers(self.teachers).per_row
 
 
 RULES = (
@@ -241,10 +241,29 @@ class _List(BaseModel):
     num_folds: int = 1
 
 
-def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
-    """Return the directories in a ``teachers.json``, fold after fold, and the number of folds (1:
-    none). A relative directory is below the file's own directory, or else below the working
-    directory.
+class NamedTeachers(NamedTuple):
+    """Teachers of a data set as they are named: models, fold after fold, and files of answers,
+    which stand behind the models where there are folds.
+    """
+
+    names: list[str]
+    folds: int = 1  # 1: they have seen all of the data
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models."""
+        return [name for name in self.names if not is_answer_file(name)]
+
+    @property
+    def per_row(self) -> int:
+        """Number of teachers that answer each row: the models of a fold, and all files."""
+        models = len(self.models)
+        return models // self.folds + len(self.names) - models
+
+
+def read_teacher_list(path: Path, key: str = "distillation.teachers") -> NamedTeachers:
+    """Return the teachers in a ``teachers.json``. A relative directory is below the file's own
+    directory, or else below the working directory.
 
     Raises ``ConfigError`` for another file.
     """
@@ -275,7 +294,7 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[l
             "  allowed: equally many models of each fold\n"
             "  fix: name files beside the list: [teachers.json,answers.csv]"
         )
-    return [directory for _, directory in teachers], num_folds
+    return NamedTeachers([directory for _, directory in teachers], num_folds)
 
 
 def is_answer_file(name: str) -> bool:
@@ -287,30 +306,20 @@ def is_answer_file(name: str) -> bool:
     return name.removesuffix(".gz").endswith(ANSWER_FILES) and not Path(name).expanduser().is_dir()
 
 
-def resolve_teachers(
-    teachers: Sequence[str], key: str = "distillation.teachers"
-) -> tuple[list[str], int]:
-    """Return the teachers, named directly or by a ``teachers.json``, and the number of their folds:
-    1 if they have seen all of the data. Files of answers beside a list follow its models; they have
-    no folds.
+def resolve_teachers(teachers: Sequence[str], key: str = "distillation.teachers") -> NamedTeachers:
+    """Return the teachers, named directly or by a ``teachers.json``. Files of answers beside a list
+    follow its models; they have no folds.
     """
-    files = [name for name in teachers if is_answer_file(name)]
-    others = [name for name in teachers if name not in files]
+    others = NamedTeachers(list(teachers)).models
     if len(others) == 1 and others[0].endswith(".json"):
         listed, folds = read_teacher_list(Path(others[0]).expanduser(), key)
-        return listed + files, folds
-    return list(teachers), 1
-
-
-def num_per_row(names: Sequence[str], folds: int) -> int:
-    """Return the number of teachers that answer each row: the models of a fold, and all files."""
-    files = sum(map(is_answer_file, names))
-    return (len(names) - files) // folds + files
+        return NamedTeachers([*listed, *(x for x in teachers if x not in others)], folds)
+    return NamedTeachers(list(teachers))
 
 
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
     """Return the local files that determine the answers of the teachers."""
-    names = resolve_teachers(teachers)[0]
+    names = resolve_teachers(teachers).names
     local = (name for name in names if is_answer_file(name) and not ON_HUB.fullmatch(name))
     files = [Path(name).expanduser() for name in local]
     return [*files, *(path for name in names for path in model_files(name))]

@@ -4,7 +4,6 @@ evaluates and exports it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,8 +18,7 @@ from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
-from road_ray.distributed.train.launch import launch
-from road_ray.errors import ConfigError, counted
+from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.preflight_checks import check_stopping_metric
@@ -33,6 +31,7 @@ from road_ray.recipes.run_directory.run import (
     Run,
     checkpoints,
     journal,
+    launch_run,
     load_finished_run,
     open_run_directory,
     record_heads,
@@ -57,8 +56,6 @@ from road_ray.recipes.train.teachers import (
     Teachers,
     lineage,
     record_teachers,
-    used_weighting,
-    weighting_rule,
 )
 from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
@@ -68,9 +65,6 @@ from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
-
-
-_log = logging.getLogger(__name__)
 
 
 def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
@@ -116,19 +110,10 @@ def run_training(
         if waiting:
             stack.enter_context(connected(config.address))
         for name, found in waiting.items():
-            actors[name] = stack.enter_context(found.start_pool(config.workers))
-        metrics = launch(
-            main,
-            config,
-            teachers,
-            actors,
-            context=context,
-            workers=config.workers,
-            min_workers=config.min_workers,
-            gpus_per_worker=config.gpus_per_worker,
-            address=config.address,
-            scratch=directory,
-        )
+            others = config.total_teachers - len(found.models)
+            pool = found.start_pool(config.workers, others)
+            actors[name] = stack.enter_context(pool)
+        metrics = launch_run(main, config, teachers, actors, context=context)
     return Run(directory, metrics)
 
 
@@ -201,7 +186,16 @@ def main(
     metrics: dict[str, float] = {}
     with journal(config, context, is_main=worker.is_main, total_steps=total) as log:
         record_heads(config, prepared.heads, log, context)
-        streams = _taught_streams(prepared, teachers, actors, worker, log)
+        streams: dict[str, Stream] = dict(prepared.streams)
+        for name, found in teachers.items():
+            ensemble = found.open(
+                prepared.splits[name],
+                actors.get(name),
+                tokenizer=prepared.tokenizer,
+                worker=worker,
+                on_event=partial(log.event, dataset=name) if several else log.event,
+            )
+            streams[name] = TaughtStream(found, prepared.streams[name], ensemble, several)
 
         def steps(start: int) -> Iterator[list[Batch]]:
             drawn = mixture.steps(prepared.splits, streams, start, total)
@@ -235,38 +229,6 @@ def main(
             log.finish(metrics)
     worker.barrier()
     return metrics
-
-
-def _taught_streams(
-    prepared: Prepared,
-    teachers: Mapping[str, Teachers],
-    actors: Mapping[str, ActorEnsemble],
-    worker: Worker,
-    log: Journal,
-) -> dict[str, Stream]:
-    """Return the batches of each data set, those with teachers with their answers."""
-    streams: dict[str, Stream] = dict(prepared.streams)
-    several = len(streams) > 1
-    for name, found in teachers.items():
-        split = prepared.splits[name]
-        if worker.is_main:
-            rule_name = used_weighting(found.weighting, found.per_row).rule
-            teachers_of_row = counted(found.per_row, "teacher")
-            if found.folds > 1:
-                teachers_of_row += f" a row, of {found.folds} folds"
-            rows = counted(len(split.examples), "row")
-            _log.info("%s: %s; %s, rule %s", name, rows, teachers_of_row, rule_name)
-        ensemble = found.open(
-            split,
-            actors.get(name),
-            tokenizer=prepared.tokenizer,
-            worker=worker,
-            on_event=partial(log.event, dataset=name) if several else log.event,
-        )
-        temperature = found.settings.temperature
-        rule = weighting_rule(found.weighting, temperature, num_teachers=found.per_row)
-        streams[name] = TaughtStream(found, prepared.streams[name], ensemble, rule, several)
-    return streams
 
 
 def evaluate(

@@ -120,7 +120,7 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_pa
             expected = whole[2 * fold : 2 * fold + 2, place]
             assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
     if store:  # every teacher has only the rows that it has not seen
-        entries = teachers.manifest["teachers"]
+        entries = teachers.entries
         counts = [len(TeacherTables(tmp_path / "s", entry, split.task)) for entry in entries]
         assert counts[0] == counts[1]
         assert counts[2] == counts[3]
