@@ -82,12 +82,13 @@ def room(
             "cluster adds nodes by itself"
         )
     asked = {name: f"{count} x {amount:g}" for name, amount in resources.items()}
-    raise _no_room(problem, asked, ray.cluster_resources(), remedy)
+    raise no_room(problem, asked, ray.cluster_resources(), remedy)
 
 
-def _no_room(
+def no_room(
     problem: str, asked: Mapping[str, str], available: Mapping[str, float], remedy: str
 ) -> ClusterError:
+    """Return an error with a table of the ``asked`` and the ``available`` resources."""
     rows = "".join(
         f"  {name:<12}{amount:>14}{available.get(name, 0.0):>12g}\n"
         for name, amount in asked.items()
@@ -167,7 +168,7 @@ def check_room(
     if workers > cpus or need_gpus > gpus + 1e-9:
         asked = {"CPU": f"{workers:g}", "GPU": f"{need_gpus:g}"}
         remedy = f"{no_gpu}fewer --workers, less for each, or another cluster (--address)"
-        raise _no_room(f"no room for {students}{beside}", asked, available, remedy)
+        raise no_room(f"no room for {students}{beside}", asked, available, remedy)
 
 
 def available_resources() -> Mapping[str, float]:

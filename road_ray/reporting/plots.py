@@ -95,7 +95,7 @@ def add_legend(plot: Plot) -> None:
 
 def link_trials(collection: Collection, trials: Sequence[int]) -> None:
     """Link the marks of a collection with the rows of these trials in the table of the page."""
-    collection.set_gid(f"trials {' '.join(map(str, trials))}")
+    collection.set_urls([f"#trial-{number}" for number in trials])
 
 
 def logarithmic(axis: Axis) -> None:
@@ -166,7 +166,7 @@ def inline_svg(plot: Plot) -> Markup:
     target = StringIO()
     _save(plot, target, "svg")
     svg = target.getvalue().partition("<svg")[2]
-    svg = svg[svg.index(">") + 1 :]
+    svg = svg[svg.index(">") + 1 :].replace(' target="_blank"', "")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     names = {color: name for name, color in reversed(palette().items())}
 
@@ -175,27 +175,11 @@ def inline_svg(plot: Plot) -> Markup:
         text = re.sub(r"(\.\d\d)\d+", r"\1", text)
         return re.sub(r"#[0-9a-f]{6}\b", lambda c: f"var(--{names.get(c[0], 'ink')})", text)
 
-    svg = re.sub(r"<[^>]*>", shortened, _number_marks(svg))
+    svg = re.sub(r"<[^>]*>", shortened, svg)
     width, height = (round(side * _POINTS) for side in plot.figure.get_size_inches())
     label = escape(printable(plot.title))
     head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
     return Markup(head + svg)
-
-
-def _number_marks(svg: str) -> str:
-    """Return the SVG with ``data-t``, the number of its trial, in each mark of ``link_trials``."""
-    group = r'<g id="trials ([\d ]+)">(\s*<defs>.*?</defs>)?'
-    plain, *groups = re.split(group, svg, flags=re.DOTALL)
-    for numbers, shape, marks in zip(groups[::3], groups[1::3], groups[2::3], strict=True):
-        trials = iter(numbers.split())
-        plain += "<g>" + (shape or "")
-        plain += re.sub(
-            r"<(use|path) ",
-            lambda mark, trials=trials: f'<{mark[1]} data-t="{next(trials)}" ',
-            marks,
-            count=numbers.count(" ") + 1,
-        )
-    return plain
 
 
 def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Path]:

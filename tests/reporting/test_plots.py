@@ -46,9 +46,9 @@ def test_text_of_others_is_text_and_every_colour_is_one_of_the_page(make):
 
 def test_marks_of_trials_carry_their_numbers_in_order():
     root = ElementTree.fromstring(str(inline_svg(marks())).replace("<svg", f"<svg {XML}", 1))
-    found = [mark for mark in root.iter() if mark.get("data-t")]
-    assert [mark.get("data-t") for mark in found] == ["3", "5", "8"]
-    across = [float(str(mark.get("x"))) for mark in found]
+    links = [link for link in root.iter() if link.tag.endswith("a")]
+    assert [[*link.attrib.values()] for link in links] == [["#trial-3"], ["#trial-5"], ["#trial-8"]]
+    across = [float(mark.get("x")) for link in links for mark in link.iter() if mark.get("x")]
     assert across == sorted(across)
 
 

@@ -139,15 +139,15 @@ def test_trials_sort_and_filter_here_and_in_the_figures(opened, pages):
     page.fill(".filter", "complete wrong>0.5")
     assert sorted(int(number) for number in column(1)) == [3, 7]
     assert page.inner_text(".found") == "2 of 12 rows"
-    visible = page.locator("figure:first-of-type use[data-t]:not(.off)")
-    assert {mark.get_attribute("data-t") for mark in visible.all()} == {"3", "7"}
+    visible = page.locator("figure:first-of-type svg a:not(.off)")
+    assert {mark.get_attribute("xlink:href") for mark in visible.all()} == {"#trial-3", "#trial-7"}
 
 
 @pytest.mark.slow
 def test_a_trial_lights_up_everywhere(opened, pages):
     page = opened(pages["sweep"], 1280)
-    page.locator("use[data-t='3']").first.hover(force=True)
-    assert page.locator("tr.lit").get_attribute("data-t") == "3"
+    page.locator("svg a[*|href='#trial-3'] use").first.hover(force=True)
+    assert page.locator("tr.lit").get_attribute("id") == "trial-3"
     assert page.locator("svg .lit").count() > 4
     assert "trial: 3" in page.inner_text("#hint")
 

@@ -21,7 +21,7 @@ def labels(axis):
 
 
 def trials_of(collection):
-    return [int(number) for number in collection.get_gid().split()[1:]]
+    return [int(url.removeprefix("#trial-")) for url in collection.get_urls()]
 
 
 def test_importance_knows_what_mattered(drawn):

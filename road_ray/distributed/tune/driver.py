@@ -14,18 +14,18 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
-from road_ray.distributed.room import SCALE_UP_VARIABLE, core_share, room, scale_up_seconds
+from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, no_room, room, scale_up_seconds
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of, reports_of_ended
 from road_ray.distributed.tune.trial_record import TRIALS_LOCK, Record, Run
-from road_ray.errors import ClusterError, ResourceError
+from road_ray.errors import ResourceError
 from road_ray.system.operating_system import lock_exclusively
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+Resources = Mapping[str, float]
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
 # Tune's own state is never read again, so it writes none, and no logs.
 _SETTINGS = {
@@ -43,7 +44,6 @@ _SETTINGS = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports no metric
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
-    "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
 OWN_CPUS = 0.1  # that the actor of a trial reserves where workers and teachers reserve the rest
@@ -51,44 +51,12 @@ OWN_CPUS = 0.1  # that the actor of a trial reserves where workers and teachers 
 
 @dataclass(frozen=True)
 class StageDemand:
-    """Resources that one stage of a trial requests through its workers and teachers.
-
-    A stage without workers trains in the trial's own process.
-    """
+    """Processes that one stage of a trial starts beside the trial's own, which waits for them."""
 
     workers: int = 0
     gpus_per_worker: float = 0.0
-    teachers: int = 0  # actors, replicas included
-    cpus_per_teacher: float | None = None  # None: a share of the cluster, as `core_share` gives it
-    gpus_per_teacher: float = 0.0
-    shared: bool = False  # all trials use the same teachers
-    min_workers: int | None = None  # that have to run at the same time; None: all
-
-    def trials(
-        self, total: Mapping[str, float], cpus_per_trial: float = 1.0, gpus_per_trial: float = 0.0
-    ) -> int:
-        """Return how many trials in this stage fit a cluster with the resources ``total``.
-
-        ``gpus_per_trial`` are those that the trial's own process holds beside its workers and
-        teachers; it takes ``cpus_per_trial`` if it trains itself.
-        """
-        cpus, per_teacher = total.get("CPU", 0.0), self.cpus_per_teacher
-        if per_teacher is None and self.teachers:
-            per_teacher = core_share(cpus, self.teachers, max(1, self.workers))
-        own_cpus = OWN_CPUS if self.workers else cpus_per_trial
-        room = []
-        for name, training, teaching in (
-            ("CPU", own_cpus + self.workers, self.teachers * (per_teacher or 0.0)),
-            (
-                "GPU",
-                gpus_per_trial + self.workers * self.gpus_per_worker,
-                self.teachers * self.gpus_per_teacher,
-            ),
-        ):
-            once, each = (teaching, training) if self.shared else (0.0, training + teaching)
-            if each > 0:
-                room.append(int((total.get(name, 0.0) - once) / each + 1e-9))
-        return max(0, min(room))
+    min_workers: int = 0  # that have to run at the same time
+    teachers: bool = False  # in actors of this trial alone
 
 
 def search(
@@ -153,8 +121,10 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
-    at_once = max_concurrent(config, demand, ray.cluster_resources())
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(_max_pending(config))
+    at_once = max_concurrent(config, demand, ray.cluster_resources(), ray.available_resources())
+    # Trials that wait for resources: one, so that few are drawn early, unless machines are added.
+    pending = config.max_concurrent if scale_up_seconds() else None
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending or 1)
     stopping = scheduler(config)
     if config.scheduler != "none":
         replay_reports(stopping, reports_of_ended(study), config.metric[0])
@@ -204,44 +174,40 @@ def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:
             time.sleep(0.2)
 
 
-def _max_pending(config: SearchConfig) -> int:
-    """Return how many trials may wait for resources, for which a cluster may add machines: one, so
-    that few are drawn early, or all of ``max_concurrent``.
-    """
-    return (config.max_concurrent or 1) if scale_up_seconds() else 1
-
-
 def max_concurrent(
-    config: SearchConfig, stages: Sequence[StageDemand], total: Mapping[str, float]
+    config: SearchConfig, stages: Sequence[StageDemand], total: Resources, free: Resources
 ) -> int | None:
-    """Return how many trials may run at the same time on a cluster with the resources ``total``:
-    ``max_concurrent``, or as many as have room, whichever stages they are in, at least one. None:
-    Tune counts trials without processes of their own.
+    """Return how many trials may run at the same time: ``max_concurrent``, or else as many as the
+    ``free`` resources of a cluster allow, whichever stages they are in; one at a time if they start
+    teachers of their own. None: Tune counts trials without processes of their own.
 
-    Raises ``ClusterError`` for a stage whose workers do not fit a cluster that adds no machines.
-    Teachers do not count for that: where their answers are stored, none start.
+    Raises ``ClusterError`` for a stage whose workers do not fit ``total``, the resources of a
+    cluster that adds no machines.
     """
-    if not stages:
-        return config.max_concurrent
-    own = config.cpus_per_trial, config.gpus_per_trial
+
+    def needed(stage: StageDemand, workers: int) -> dict[str, float]:
+        cpus = OWN_CPUS + workers if workers else config.cpus_per_trial
+        gpus = config.gpus_per_trial + workers * stage.gpus_per_worker
+        return {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+
     for stage in stages:
-        workers = stage.min_workers or stage.workers
-        least = replace(stage, workers=workers, teachers=0)
-        if workers and not least.trials(total, *own) and not scale_up_seconds():
-            gpus = config.gpus_per_trial + workers * stage.gpus_per_worker
-            raise ClusterError(
-                f"the cluster has no room for a trial with {workers} workers, which needs "
-                f"CPU {workers + OWN_CPUS:g} of {total.get('CPU', 0.0):g}, GPU {gpus:g} of "
-                f"{total.get('GPU', 0.0):g}; {OWN_CPUS:g} CPU and gpus_per_trial are for the trial "
-                f"itself\n  fix: lower workers or gpus_per_trial, or add nodes; set "
-                f"{SCALE_UP_VARIABLE} if the cluster adds nodes by itself\n"
-                "  kept: nothing was started"
+        least = needed(stage, stage.min_workers)
+        if stage.workers and not fitting(total, least, 1) and not scale_up_seconds():
+            raise no_room(
+                f"the cluster has no room for a trial with {stage.min_workers} workers",
+                {name: f"{amount:g}" for name, amount in least.items()},
+                total,
+                f"lower workers or gpus_per_trial, or add nodes; set {SCALE_UP_VARIABLE} if the "
+                "cluster adds nodes by itself",
             )
-    places = max(1, min(stage.trials(total, *own) for stage in stages))
-    if config.max_concurrent is None and scale_up_seconds():
+    if config.max_concurrent or not stages:
+        return config.max_concurrent
+    counts = [1 if s.teachers else fitting(free, needed(s, s.workers), 1) for s in stages]
+    places = max(1, min(counts))
+    if scale_up_seconds():
         _log.warning(
             "max_concurrent is not given: %d trials run at the same time, as many as the machines "
             "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
             places,
         )
-    return config.max_concurrent or places
+    return places

@@ -121,8 +121,8 @@ class SearchConfig(Config):
     ``seeds``."""
     max_concurrent: Free[int | None] = Field(None, ge=1)
     """Number of trials that run at the same time. None: as many as the cluster has room for, the
-    workers and teachers of each trial counted. Fewer let ``tpe`` learn more from each trial. On a
-    cluster that adds machines, set it for trials with workers or teachers."""
+    workers of each trial counted; one if trials start teachers of their own. Fewer let ``tpe``
+    learn more from each trial. On a cluster that adds machines, set it for trials with workers."""
     cpus_per_trial: Free[float] = Field(1.0, gt=0)
     """Number of cores of each trial. Trials that start actors or workers request 0.1 cores; their
     actors and workers request the rest."""

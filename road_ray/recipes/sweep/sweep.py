@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,8 +170,7 @@ def _remove_models(done: Sweep) -> None:
 
 
 def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
-    """Return the resources that trials request for other processes, by stage; empty if they start
-    none.
+    """Return the processes that trials start beside their own, by stage; empty if they start none.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
@@ -190,28 +189,18 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
             require_probe(base)
         else:
             require_splits(base.data.splits(), "overrides.data.root=DIRECTORY of the data sets")
-    nested = any(stage.workers or stage.teachers for stage in stages)
-    return tuple(stages) if nested else ()
+    return tuple(stages) if any(stage.workers or stage.teachers for stage in stages) else ()
 
 
 def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
-    """Return the resources that one stage requests for other processes; with ``shared`` teachers,
-    that answer before the first trial unless they answer live.
-    """
-    demand = StageDemand(
-        base.workers or getattr(base, "max_concurrent", None) or 0,
+    """Return the processes that one stage starts; those of ``shared`` teachers are the driver's."""
+    taught = bool(locate_teachers(base)) and base.distillation.host == "actors"
+    side = getattr(base, "max_concurrent", None) or 0  # runs in parallel, which wait for room
+    return StageDemand(
+        base.workers or side,
         base.gpus_per_worker,
-        min_workers=base.min_workers if base.workers else 1,  # runs in parallel wait for room
-        shared=shared is not None,
-    )
-    before = shared is not None and shared.distillation.answers != "live"
-    if not locate_teachers(base) or before or base.distillation.host != "actors":
-        return demand
-    return replace(
-        demand,
-        teachers=base.total_teachers * base.distillation.replicas,
-        cpus_per_teacher=base.distillation.resources.get("CPU"),
-        gpus_per_teacher=base.distillation.resources.get("GPU", 0.0),
+        min_workers=(base.min_workers or base.workers) if base.workers else min(side, 1),
+        teachers=taught and shared is None,
     )
 
 

@@ -16,7 +16,6 @@ from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.distributed.tune.driver import (
     StageDemand,
-    _max_pending,
     max_concurrent,
     search,
     wait_for_trials,
@@ -56,67 +55,37 @@ def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("demand", "total", "trials"),
+    ("stages", "trials"),
     [
-        # Two cores: a trial trains on one, its three teachers take the other half.
-        (StageDemand(teachers=3), {"CPU": 2}, 1),
-        # 16 cores: 1 to train and 3 teachers of one core each.
-        (StageDemand(teachers=3), {"CPU": 16}, 4),
-        # The shared teachers count once: 13 cores are left.
-        (StageDemand(teachers=3, shared=True), {"CPU": 16}, 13),
-        (StageDemand(teachers=3, cpus_per_teacher=2), {"CPU": 16}, 2),
-        # Beside four workers, a trial reserves a tenth of a core.
-        (StageDemand(workers=4), {"CPU": 16}, 3),
-        (StageDemand(workers=4), {"CPU": 17}, 4),
-        # Four devices: 2 workers of one each; or a worker and two teachers of a quarter.
-        (StageDemand(workers=2, gpus_per_worker=1), {"CPU": 64, "GPU": 4}, 2),
-        (
-            StageDemand(1, 1.0, teachers=2, cpus_per_teacher=1, gpus_per_teacher=0.25),
-            {"CPU": 64, "GPU": 4},
-            2,
-        ),
-        (StageDemand(workers=32), {"CPU": 16}, 0),
+        ((StageDemand(teachers=True), StageDemand()), 1),
+        ((StageDemand(workers=4),), 3),  # of 16 cores; a trial reserves a tenth for itself
+        ((StageDemand(workers=2, gpus_per_worker=1.0, min_workers=2),), 2),
+        ((StageDemand(workers=32, min_workers=2), StageDemand()), 1),  # it gets fewer
+        ((), None),  # Tune counts them
     ],
 )
-def test_trials_are_counted_by_what_they_need(demand, total, trials):
-    assert demand.trials(total) == trials
+def test_as_many_trials_run_as_the_cluster_has_room_for(stages, trials):
+    total = {"CPU": 16.0, "GPU": 4.0}
+    assert max_concurrent(config(), stages, total, total) == trials
+    assert max_concurrent(config(max_concurrent=7), stages, total, total) == 7
 
 
 @pytest.mark.parametrize(
     ("demand", "total"),
     [
-        (StageDemand(workers=4), {"CPU": 4}),  # and nothing left for the trial itself
-        (StageDemand(workers=2, gpus_per_worker=1.0), {"CPU": 64, "GPU": 2}),
+        (StageDemand(workers=4, min_workers=4), {"CPU": 4}),  # and nothing left for the trial
+        (StageDemand(workers=2, gpus_per_worker=1.0, min_workers=2), {"CPU": 64, "GPU": 2}),
         (StageDemand(workers=4, min_workers=2), {"CPU": 2}),
     ],
 )
-def test_workers_without_room_are_refused(demand, total):
+def test_workers_without_room_are_refused(demand, total, monkeypatch, caplog):
+    stages = (StageDemand(), demand)
+    asked = config(gpus_per_trial=0.5)
     with pytest.raises(ClusterError, match=r"no room for a trial with \d workers"):
-        max_concurrent(config(gpus_per_trial=0.5), (StageDemand(), demand), total)
-
-
-TEACHERS = (StageDemand(teachers=3, gpus_per_teacher=0.25),)
-FOUR_GPUS = {"CPU": 64.0, "GPU": 4.0}
-
-
-def test_as_many_trials_run_as_the_cluster_has_room_for():
-    assert max_concurrent(config(gpus_per_trial=1), TEACHERS, FOUR_GPUS) == 2
-    assert max_concurrent(config(), (), FOUR_GPUS) is None  # Tune counts them
-    assert max_concurrent(config(max_concurrent=7), (), FOUR_GPUS) == 7
-    assert max_concurrent(config(gpus_per_trial=1, max_concurrent=7), TEACHERS, FOUR_GPUS) == 7
-    assert _max_pending(config(max_concurrent=7)) == 1
-
-
-def test_a_cluster_that_adds_machines_is_asked_for_as_many_as_may_run(monkeypatch, caplog):
-    workers = (StageDemand(workers=8, gpus_per_worker=1.0),)
-    with pytest.raises(ClusterError, match="GPU 8 of 4"):
-        max_concurrent(config(max_concurrent=1), workers, FOUR_GPUS)
+        max_concurrent(asked, stages, total, total)
     monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
-    assert max_concurrent(config(max_concurrent=1), workers, FOUR_GPUS) == 1
-    assert (_max_pending(config()), _max_pending(config(max_concurrent=7))) == (1, 7)
-    assert not caplog.records
-    assert max_concurrent(config(gpus_per_trial=1), TEACHERS, FOUR_GPUS) == 2
-    assert "max_concurrent is not given: 2 trials" in caplog.text
+    assert max_concurrent(asked, stages, total, total) == 1
+    assert "max_concurrent is not given: 1 trials" in caplog.text
 
 
 def until_three_are_drawn(directory, params, on_report):

@@ -53,7 +53,7 @@ def test_nothing_is_asked_of_a_network():
 
 def test_tables_sort_by_value_and_link_to_figures():
     html = render(Page("t", sections=[Section("s", [Table(["a"], [[0.5]], True, [7])])]))
-    assert '<tr data-t="7"><td data-v="0.5" class="n">0.50</td></tr>' in html
+    assert '<tr id="trial-7"><td data-v="0.5" class="n">0.50</td></tr>' in html
 
 
 def test_the_file_is_whole(tmp_path):

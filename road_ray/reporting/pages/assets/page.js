@@ -2,10 +2,11 @@
 // Tables sort and filter; a row and its marks in the figures light up together.
 (() => {
   const rows = new Map(), marks = new Map();
-  for (const row of document.querySelectorAll("tr[data-t]")) rows.set(row.dataset.t, row);
-  for (const mark of document.querySelectorAll("svg [data-t]")) {
-    if (!marks.has(mark.dataset.t)) marks.set(mark.dataset.t, []);
-    marks.get(mark.dataset.t).push(mark);
+  for (const row of document.querySelectorAll("tr[id]")) rows.set(row.id, row);
+  for (const mark of document.querySelectorAll("svg a")) {
+    const trial = mark.href.baseVal.slice(1);
+    if (!marks.has(trial)) marks.set(trial, []);
+    marks.get(trial).push(mark);
   }
 
   const valueOf = (cell) => (cell.dataset.v === undefined ? cell.textContent : cell.dataset.v);
@@ -47,7 +48,7 @@
       const off = !wanted.every((holds) => holds(row));
       shown += !off;
       row.classList.toggle("off", off);
-      for (const mark of marks.get(row.dataset.t) || []) mark.classList.toggle("off", off);
+      for (const mark of marks.get(row.id) || []) mark.classList.toggle("off", off);
     }
     const all = table.tBodies[0].rows.length;
     tools.querySelector(".found").textContent = shown === all ? `${all} rows` : `${shown} of ${all} rows`;
@@ -65,9 +66,7 @@
   let lit = null;
   function light(trial, event) {
     for (const [name, on] of [[lit, false], [trial, true]]) {
-      for (const mark of marks.get(name) || []) {
-        mark.classList.toggle("lit", on);
-      }
+      for (const mark of marks.get(name) || []) mark.classList.toggle("lit", on);
       rows.get(name)?.classList.toggle("lit", on);
     }
     lit = trial;
@@ -80,11 +79,7 @@
     hint.style.left = `${Math.min(event.clientX + 14, width - hint.offsetWidth - 8)}px`;
     hint.style.top = `${Math.min(event.clientY + 14, height - hint.offsetHeight - 8)}px`;
   }
-  const trialOf = (event) => event.target.closest?.("[data-t]")?.dataset.t ?? null;
+  const trialOf = ({ target }) => target.closest?.("svg a")?.href.baseVal.slice(1) ?? target.closest?.("tr[id]")?.id ?? null;
   document.addEventListener("pointerover", (event) => { const trial = trialOf(event); if (trial !== lit) light(trial, event); });
-  document.addEventListener("click", (event) => {
-    const trial = trialOf(event);
-    if (trial && event.target.closest("svg")) rows.get(trial)?.scrollIntoView({ block: "nearest" });
-  });
   addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
 })();
