@@ -13,8 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, wraps
-from io import StringIO
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,15 +198,12 @@ def _empty_figures() -> Iterator[None]:
     """The page of a run has its figures, but empty: to draw them takes longer than a tiny run."""
     from road_ray.reporting import plots
 
-    @wraps(plots._save)
-    def save(plot: Any, target: Any, kind: Any) -> None:
-        if isinstance(target, StringIO):
-            target.write("<svg></svg>")
-        else:
-            save.__wrapped__(plot, target, kind)
+    def empty(plot: Any) -> str:
+        return "<svg></svg>"
 
+    empty.drawn = plots._drawn  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_save", save)
+        patch.setattr(plots, "_drawn", empty)
         yield
 
 
@@ -217,7 +213,7 @@ def drawn_figures(_empty_figures: None) -> Iterator[None]:
     from road_ray.reporting import plots
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_save", getattr(plots._save, "__wrapped__", plots._save))
+        patch.setattr(plots, "_drawn", getattr(plots._drawn, "drawn", plots._drawn))
         yield
 
 

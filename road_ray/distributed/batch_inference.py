@@ -49,10 +49,10 @@ def batch_inference(
     with connected(address, num_cpus=workers if address is None else None):
         import ray
 
-        from road_ray.distributed.room import room
+        from road_ray.distributed.room import fitting, room
 
-        resources = {"CPU": cpus, "GPU": gpus}
-        workers = workers or _most(ray.available_resources(), resources)
+        resources = {name: share for name, share in (("CPU", cpus), ("GPU", gpus)) if share}
+        workers = workers or max(1, fitting(ray.available_resources(), resources, 1))
         room(actors, workers, resources)
         actor_class = ray.remote(InferenceActor).options(
             num_cpus=cpus,
@@ -74,12 +74,6 @@ def batch_inference(
             for actor in pool:
                 with suppress(Exception):  # the cluster may be gone, which the body has told
                     ray.kill(actor)
-
-
-def _most(free: dict[str, float], resources: dict[str, float]) -> int:
-    """Return how many actors the free resources of a cluster allow, at least one."""
-    shares = (free.get(name, 0.0) / amount for name, amount in resources.items() if amount > 0)
-    return max(1, int(min(shares, default=1)))
 
 
 def _in_order(pool: list[Any], actors: str, items: Iterable[Item]) -> Iterator[Any]:

@@ -10,7 +10,6 @@ import shutil
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,14 +24,8 @@ _LEAST_FREE_GIB = 2.0
 _LEAST_SHARED_GIB = 0.25
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Result of one check; ``fix`` says what to do if it is not ``ok``."""
-
-    name: str
-    value: str
-    ok: bool
-    fix: str = ""
+Finding = dict[str, str]
+"""Result of one check: ``what``, ``found``, ``state`` and ``mend``."""
 
 
 def environment() -> dict[str, object]:
@@ -75,8 +68,19 @@ def devices() -> list[str]:
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
-def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]], bool]:
-    """Return rows of ``what``, ``found``, ``state`` and ``mend``, and True if all are fine."""
+def _finding(what: str, found: str, good: bool = True, mend: str = "") -> Finding:
+    state = "ok" if good else "PROBLEM"
+    return {"what": what, "found": found, "state": state, "mend": "" if good else mend}
+
+
+def _problem(what: str, error: RoadError) -> Finding:
+    first, *details = str(error).splitlines()
+    fixes = [line.strip().removeprefix("fix: ") for line in details if "fix:" in line]
+    return _finding(what, first, False, " ".join(fixes))
+
+
+def findings(address: str | None, root: str | None) -> tuple[list[Finding], bool]:
+    """Return the results of all checks, and True if all are fine."""
     import torch
 
     free = shutil.disk_usage(Path.cwd()).free / 2**30
@@ -85,35 +89,26 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
     if torch.backends.mps.is_available():
         processor = "Apple GPU; used with ROAD_DEVICE=mps (untested)"
     python = platform.python_version()
-    checks = [Finding("python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer")]
-    checks += [Finding(name, version_of(name), True) for name in _CHECKED]
-    checks += [
-        Finding("devices", ", ".join(devices()) or processor, True),
-        Finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),
+    rows = [
+        _finding("python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer"),
+        *(_finding(name, version_of(name)) for name in _CHECKED),
+        _finding("devices", ", ".join(devices()) or processor),
+        _finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),
         _shared_memory(),
         _data(root),
         check_token(),
         *([check_cluster(address)] if address is not None else ()),
     ]
-    rows = [
-        {
-            "what": check.name,
-            "found": check.value,
-            "state": "ok" if check.ok else "PROBLEM",
-            "mend": "" if check.ok else check.fix,
-        }
-        for check in checks
-    ]
-    return rows, all(check.ok for check in checks)
+    return rows, all(row["state"] == "ok" for row in rows)
 
 
 def _shared_memory() -> Finding:
     """Check ``/dev/shm``, Ray's object store; containers give it 64 MiB by default."""
     if not Path("/dev/shm").is_dir():
-        return Finding("shared memory", "no /dev/shm; Ray uses the disk", True)
+        return _finding("shared memory", "no /dev/shm; Ray uses the disk")
     size = shutil.disk_usage("/dev/shm").total / 2**30
     fix = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
-    return Finding("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, fix)
+    return _finding("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, fix)
 
 
 def _data(root: str | None) -> Finding:
@@ -124,31 +119,21 @@ def _data(root: str | None) -> Finding:
     except RoadError as error:
         return _problem("data", error)
     if place is None:
-        return Finding("data", "hub (no data.root, no $ROAD_DATA)", True)
+        return _finding("data", "hub (no data.root, no $ROAD_DATA)")
     folders = ", ".join(sorted(path.name for path in place.iterdir() if path.is_dir()))
-    return Finding("data", f"{place}: {folders}", True)
-
-
-def _problem(name: str, error: RoadError) -> Finding:
-    first, *details = str(error).splitlines()
-    fixes = [line.strip().removeprefix("fix: ") for line in details if "fix:" in line]
-    return Finding(name, first, False, " ".join(fixes))
+    return _finding("data", f"{place}: {folders}")
 
 
 def check_token() -> Finding:
     """Check that there is a token and that only its owner can read it."""
     path = token_path()
     if os.environ.get("RAY_AUTH_TOKEN"):
-        return Finding("token", "in RAY_AUTH_TOKEN", True)
+        return _finding("token", "in RAY_AUTH_TOKEN")
     if not path.is_file():
-        return Finding("token", f"none at {path}; one is made for clusters on this machine", True)
+        return _finding("token", f"none at {path}; one is made for clusters on this machine")
     mode = stat.S_IMODE(path.stat().st_mode)
-    return Finding(
-        "token",
-        f"{path}, mode {mode:o}",
-        not mode & 0o077,
-        f"chmod 600 {path}; anyone who has read it can run code on the cluster: make a new one",
-    )
+    fix = f"chmod 600 {path}; anyone who has read it can run code on the cluster: make a new one"
+    return _finding("token", f"{path}, mode {mode:o}", not mode & 0o077, fix)
 
 
 def check_cluster(address: str) -> Finding:
@@ -162,7 +147,7 @@ def check_cluster(address: str) -> Finding:
         with connected(address):
             from road_ray.distributed.room import free_resources
 
-            return Finding("cluster", f"free: {free_resources()}", True)
+            return _finding("cluster", f"free: {free_resources()}")
     except RoadError as error:
         return _problem("cluster", error)
 
@@ -178,7 +163,7 @@ def _version(url: str) -> Finding:
         remote = str(answer.raise_for_status().json()["ray_version"])
     except (OSError, httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         fix = f"put the token of this very cluster into {path}, mode 0600"
-        return Finding("cluster", f"does not take our token: {error}", False, fix)
+        return _finding("cluster", f"does not take our token: {error}", False, fix)
     fix = f"install ray=={remote} here, or the image with {local} there"
     value = f"Ray {remote} there, {local} here"
-    return Finding("cluster", value, remote == local, fix)
+    return _finding("cluster", value, remote == local, fix)

@@ -156,19 +156,19 @@ def check_room(
     """Raise ``ClusterError`` with the requested and the available resources if workers and teachers
     do not fit, on the connected cluster or on this machine.
     """
-    import ray
-
     available = available_resources()
-    cpus, gpus = available.get("CPU", 0.0), available.get("GPU", 0.0)
-    need_gpus = max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher
-    students = f"{workers} workers" if workers else "this process"
-    beside = f" beside {teachers} teachers" if teachers else ""
-    alone = not ray.is_initialized()
-    no_gpu = "this machine has no GPU: " if need_gpus and not gpus and alone else ""
-    if workers > cpus or need_gpus > gpus + 1e-9:
-        asked = {"CPU": f"{workers:g}", "GPU": f"{need_gpus:g}"}
-        remedy = f"{no_gpu}fewer --workers, less for each, or another cluster (--address)"
-        raise no_room(f"no room for {students}{beside}", asked, available, remedy)
+    need = {"CPU": workers, "GPU": max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher}
+    if any(amount > available.get(name, 0.0) + 1e-9 for name, amount in need.items()):
+        students = f"{workers} workers" if workers else "this process"
+        beside = f" beside {teachers} teachers" if teachers else ""
+        no_gpu = "" if available.get("GPU") else "there is no GPU: "
+        raise no_room(
+            f"no room for {students}{beside}",
+            {name: f"{amount:g}" for name, amount in need.items()},
+            available,
+            f"{no_gpu if need['GPU'] else ''}fewer --workers, less for each, or another cluster "
+            "(--address)",
+        )
 
 
 def available_resources() -> Mapping[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
@@ -51,10 +52,9 @@ def new_plot(
     height: int = 250,
 ) -> Plot:
     """Return an empty plot with the labels of its axes; ``height`` is in points."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(fname=_ASSETS / "plots.mplstyle"):
+    with _style():
         size = ((1140 if wide else 400) / _POINTS, height / _POINTS)
         axes = Figure(size, layout="constrained").add_subplot()
         axes.set_xlabel(short_label(x), loc="right")
@@ -163,9 +163,7 @@ def inline_svg(plot: Plot) -> Markup:
     """
     from markupsafe import Markup, escape
 
-    target = StringIO()
-    _save(plot, target, "svg")
-    svg = target.getvalue().partition("<svg")[2]
+    svg = _drawn(plot).partition("<svg")[2]
     svg = svg[svg.index(">") + 1 :].replace(' target="_blank"', "")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     names = {color: name for name, color in reversed(palette().items())}
@@ -182,6 +180,15 @@ def inline_svg(plot: Plot) -> Markup:
     return Markup(head + svg)
 
 
+def _drawn(plot: Plot) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    target = StringIO()
+    with _style():  # `savefig` would draw twice
+        FigureCanvasSVG(plot.figure).print_svg(target)  # type: ignore[no-untyped-call]
+    return target.getvalue()
+
+
 def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Path]:
     """Write one file per plot, with its title, numbered in the order of the page."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -191,17 +198,18 @@ def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Pat
         paths.append(directory / f"{number:02d}-{name}.{kind}")
         plot.figure.set_facecolor("white")
         plot.figure.suptitle(short_label(plot.title, 60), x=0.01, ha="left", weight="bold")
-        _save(plot, paths[-1], kind)
+        undated = {"svg": "Date", "pdf": "CreationDate"}.get(kind)
+        with _style(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a label in a script that the font of PNG lacks
+            metadata = {undated: None} if undated else None
+            plot.figure.savefig(paths[-1], format=kind, dpi=_PNG_DPI, metadata=metadata)
     return paths
 
 
-def _save(plot: Plot, target: Path | StringIO, kind: Format) -> None:
+def _style() -> AbstractContextManager[None]:
     import matplotlib as mpl
 
-    undated = {"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else {}
-    with mpl.rc_context(fname=_ASSETS / "plots.mplstyle"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a label in a script that the font of PNG lacks
-        plot.figure.savefig(target, format=kind, dpi=_PNG_DPI, metadata=undated)
+    return mpl.rc_context(fname=_ASSETS / "plots.mplstyle")
 
 
 @cache

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from road_ray.distributed.batch_inference import _most, batch_inference
+from road_ray.distributed.batch_inference import batch_inference
 from road_ray.errors import CheckpointError, ClusterError, DataError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice
@@ -88,19 +88,6 @@ def iter_into(seen, results):
     for result in results:
         seen.append(result)
     return []
-
-
-@pytest.mark.parametrize(
-    ("free", "asked", "actors"),
-    [
-        ({"CPU": 512.0, "GPU": 64.0}, {"CPU": 1.0, "GPU": 1.0}, 64),  # not one for each core
-        ({"CPU": 4.0}, {"CPU": 1.0, "GPU": 0.0}, 4),
-        ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 1.0, "GPU": 0.5}, 4),
-        ({"CPU": 0.5}, {"CPU": 1.0, "GPU": 0.0}, 1),  # whether it fits is checked behind
-    ],
-)
-def test_as_many_actors_as_free_resources_allow(free, asked, actors):
-    assert _most(free, asked) == actors
 
 
 def test_two_actors_write_the_file_of_one_process_though_one_is_killed(

@@ -76,14 +76,14 @@ def dashboard():
 
 
 def test_a_cluster_with_our_token_and_version_is_good(home, dashboard):
-    assert check_cluster(dashboard[1]).ok
+    assert check_cluster(dashboard[1])["state"] == "ok"
 
 
 def test_an_open_cluster_is_a_problem_with_its_remedy(home, dashboard):
     dashboard[0]["token"] = None
     row = check_cluster(dashboard[1])
-    assert not row.ok
-    assert "RAY_AUTH_MODE=token" in row.fix
+    assert row["state"] == "PROBLEM"
+    assert "RAY_AUTH_MODE=token" in row["mend"]
 
 
 @pytest.mark.parametrize(
@@ -96,23 +96,23 @@ def test_an_open_cluster_is_a_problem_with_its_remedy(home, dashboard):
 def test_another_token_and_another_version_are_problems(home, dashboard, change, expected):
     dashboard[0].update(change)
     row = check_cluster(dashboard[1])
-    assert not row.ok
-    assert expected in row.value
-    assert row.fix
-    assert "the-token" not in row.value + row.fix
+    assert row["state"] == "PROBLEM"
+    assert expected in row["found"]
+    assert row["mend"]
+    assert "the-token" not in row["found"] + row["mend"]
 
 
 def test_no_token_and_no_cluster_are_problems(home, dashboard):
     home.unlink()
-    assert not check_cluster(dashboard[1]).ok
-    assert "does not answer as Ray does" in check_cluster("http://127.0.0.1:9").value
+    assert check_cluster(dashboard[1])["state"] == "PROBLEM"
+    assert "does not answer as Ray does" in check_cluster("http://127.0.0.1:9")["found"]
 
 
 def test_a_token_for_all_to_read_is_a_problem(home):
-    assert check_token().ok
+    assert check_token()["state"] == "ok"
     home.chmod(0o644)
     row = check_token()
-    assert not row.ok
-    assert "chmod 600" in row.fix
+    assert row["state"] == "PROBLEM"
+    assert "chmod 600" in row["mend"]
     home.unlink()
-    assert check_token().ok
+    assert check_token()["state"] == "ok"

@@ -25,7 +25,7 @@ from road_ray.errors import ClusterError, ConfigError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_RUN, _GIVEN, _LINE = "road_run", "road_run_given", "road_line"  # keys of a job's metadata
+_RUN, _LINE = "road_run", "road_line"  # keys of a job's metadata
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 5.0
 _POLL_SECONDS = 2.0  # between two looks at the log of a job
 _LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
@@ -47,7 +47,6 @@ class Job:
     name: str
     status: str
     run: str
-    given: str  # the run directory as it was submitted, before `run_root` of the profile
     line: str
     exit_code: int | None
     message: str
@@ -60,7 +59,6 @@ class Job:
             name=details.submission_id,
             status=str(getattr(details.status, "value", details.status)),
             run=metadata.get(_RUN, ""),
-            given=metadata.get(_GIVEN, metadata.get(_RUN, "")),
             line=metadata.get(_LINE, details.entrypoint),
             exit_code=details.driver_exit_code,
             message=(details.message or "").strip(),
@@ -104,7 +102,6 @@ class Jobs:
         Raises ``ClusterError`` if another command line runs in that run directory.
         """
         refuse_secrets(words)
-        given = run_directory_of(words)
         words = _completed(words, self.profile)
         run, line = run_directory_of(words), shlex.join(["road", *words])
         before = [job for job in self.list() if job.run == run]
@@ -124,7 +121,7 @@ class Jobs:
         name = f"road-{plain}-{len(before) + 1}"
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), words=words, exclude=self.profile.exclude)
-            metadata = {_RUN: run, _GIVEN: given, _LINE: line, "user": getpass.getuser()}
+            metadata = {_RUN: run, _LINE: line, "user": getpass.getuser()}
             self._submit(
                 entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
                 submission_id=name,
@@ -206,26 +203,19 @@ class Jobs:
         """Return a job by its name, or the newest job of a run by its directory: the whole path as
         it was submitted, or as the cluster has it.
 
-        Raises ``ConfigError`` for an empty name and ``ClusterError`` for one that no job or several
-        runs have.
+        Raises ``ConfigError`` for an empty name and ``ClusterError`` for one that no job has.
         """
         if not name.strip():
             raise ConfigError(
                 "road submit: the name of the run or job is empty\n  fix: road submit list"
             )
-        known = self.list()
-        if found := [job for job in known if job.name == name]:
-            return found[0]
-        found = [job for job in known if job.run and Path(name) in (Path(job.given), Path(job.run))]
-        runs = {job.run: job for job in reversed(found)}  # the newest of each
-        if len(runs) == 1:
-            return found[0]
-        if runs:
-            listed = "".join(f"\n    {job.name}: {job.run}" for job in runs.values())
-            raise ClusterError(
-                f"{self.profile.address} has several runs {name!r}:{listed}\n"
-                "  fix: name the job, or the whole path of its run"
-            )
+        known, paths = self.list(), (Path(name), Path(self.profile.run_root or "", name))
+        for job in known:
+            if job.name == name:
+                return job
+        for job in known:
+            if job.run and Path(job.run) in paths:
+                return job
         names = [f"{job.name} ({job.run})" if job.run else job.name for job in known[:10]]
         raise ClusterError(
             f"{self.profile.address} has no job or run {name!r}\n"

@@ -220,18 +220,6 @@ def test_an_empty_name_stops_nothing(jobs, tmp_path, name):
     assert jobs.get("raysubmit_1").run == ""
 
 
-def test_a_name_of_several_runs_is_refused_with_all_of_them(jobs, tmp_path):
-    first, _ = jobs.send(LINE, tmp_path)
-    jobs.profile = jobs.profile.model_copy(update={"run_root": "/scratch"})
-    second, _ = jobs.send(LINE, tmp_path)
-    with pytest.raises(ClusterError, match="several runs 'student'") as caught:
-        jobs.stop("student")
-    for job in (first, second):
-        assert f"{job.name}: {job.run}" in str(caught.value)
-        assert jobs.get(job.run).name == job.name
-        assert job.status == "RUNNING"
-
-
 @pytest.mark.parametrize(
     "word",
     [
