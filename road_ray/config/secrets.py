@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -131,39 +132,29 @@ def check_database(url: str) -> str:
     return url
 
 
-def with_password(url: str) -> str:
-    """Return ``url`` with the password of ROAD_SWEEP_PASSWORD, if it has a user and no password."""
-    password = os.environ.get(PASSWORD)
-    if not password:
-        return url
+def database_to_open(url: str, *, create: bool = True) -> str:
+    """Return ``url`` with the password of ROAD_SWEEP_PASSWORD, if it has a user and no password.
+
+    Raises ``ValueError`` for an SQLite file of another application, which Optuna would change, and
+    unless ``create`` for one that is not there, which it would make.
+    """
     from sqlalchemy.engine import make_url
 
-    place = make_url(url)
-    if not place.username or place.password is not None:
+    place, password = make_url(url), os.environ.get(PASSWORD)
+    if place.get_backend_name() == "sqlite":
+        path = Path(place.database or "")
+        if not path.is_file() and not create:
+            raise ValueError(f"no file {path}")
+        if path.is_file() and path.stat().st_size:
+            uri = f"{path.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as opened:
+                names = [str(name) for (name,) in opened.execute("SELECT name FROM sqlite_master")]
+            if not {"studies", "trials"} <= {*names}:
+                tables = ", ".join(names[:5])
+                raise ValueError(f"it belongs to another application (tables {tables})")
+    if not password or not place.username or place.password is not None:
         return url
     return place.set(password=password).render_as_string(hide_password=False)
-
-
-def sqlite_file(url: str) -> Path | None:
-    """Return the file of an SQLite URL, or None for other databases."""
-    scheme, _, rest = url.partition("://")
-    local = scheme.startswith("sqlite") and rest.startswith("/")
-    return Path(rest[1:].partition("?")[0]) if local else None
-
-
-def foreign_tables(url: str) -> list[str]:
-    """Return the tables of an SQLite file of another application. Empty for a study of Optuna, a
-    new file, or another kind of database.
-    """
-    path = sqlite_file(url)
-    if path is None or not path.is_file() or not path.stat().st_size:
-        return []
-    opened = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    try:
-        names = [str(name) for (name,) in opened.execute("SELECT name FROM sqlite_master")]
-    finally:
-        opened.close()
-    return [] if "studies" in names and "trials" in names else names
 
 
 def redact(mapping: Mapping[str, object]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.engine import make_url
 
-from road_ray.config.secrets import PASSWORD, check_database, with_password
+from road_ray.config.secrets import PASSWORD, check_database, database_to_open
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_a_url_that_does_more_than_name_a_lasting_database_is_refused(url, why):
 
 def test_the_environment_brings_the_password_of_a_user(monkeypatch):
     monkeypatch.delenv(PASSWORD, raising=False)
-    assert with_password("mysql://me@db/x") == "mysql://me@db/x"
+    assert database_to_open("mysql://me@db/x") == "mysql://me@db/x"
     monkeypatch.setenv(PASSWORD, "p@ss/w:rd ")
-    opened = make_url(with_password("mysql+pymysql://me@db:3306/x?charset=utf8"))
+    opened = make_url(database_to_open("mysql+pymysql://me@db:3306/x?charset=utf8"))
     assert (opened.username, opened.password) == ("me", "p@ss/w:rd ")
     assert (opened.host, opened.port, opened.database) == ("db", 3306, "x")
     assert opened.query == {"charset": "utf8"}
     for url in ("sqlite:///study.db", "mysql://me:own@db/x"):
-        assert with_password(url) == url
+        assert database_to_open(url) == url

@@ -26,7 +26,6 @@ from road_ray.errors import ClusterError, ConfigError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _RUN, _LINE = "road_run", "road_line"  # keys of a job's metadata
-_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 5.0
 _POLL_SECONDS = 2.0  # between two looks at the log of a job
 _LOST_SECONDS = 300.0  # that a followed job's cluster may be out of reach
 _HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
@@ -121,30 +120,17 @@ class Jobs:
         name = f"road-{plain}-{len(before) + 1}"
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), words=words, exclude=self.profile.exclude)
-            metadata = {_RUN: run, _LINE: line, "user": getpass.getuser()}
-            self._submit(
-                entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
-                submission_id=name,
-                runtime_env=runtime_environment(self.profile, place),
-                metadata=metadata,
-                entrypoint_num_cpus=self.profile.entry_cpus,
+            sent: dict[str, Any] = {
+                "entrypoint": shlex.join(["python", "-m", "road_ray", *words]),
+                "submission_id": name,
+                "runtime_env": runtime_environment(self.profile, place),
+                "metadata": {_RUN: run, _LINE: line, "user": getpass.getuser()},
+                "entrypoint_num_cpus": self.profile.entry_cpus,
                 # Ray keeps drivers on the head only if they ask for nothing.
-                entrypoint_resources={_HEAD: 0.001} if self.profile.driver_on_head else None,
-            )
+                "entrypoint_resources": {_HEAD: 0.001} if self.profile.driver_on_head else None,
+            }
+            self._call(lambda: self._client.submit_job(**sent))
         return self.get(name), True
-
-    def _submit(self, **job: Any) -> None:
-        """Submit a job, as soon as a cluster that has just been started takes it."""
-        deadline = time.monotonic() + _STARTING_SECONDS
-        while True:
-            try:
-                self._call(lambda: self._client.submit_job(**job))
-                return
-            except ClusterError as error:
-                if _STARTING not in str(error) or time.monotonic() > deadline:
-                    raise
-                _log.warning("the cluster is still starting; waiting for it")
-                time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:
         """Print the log as it grows, or that of a finished job, then return its exit code. A

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,10 +32,10 @@ from road_ray.distributed.serving.request_checks import (
     Problem,
     Refusal,
     RowReader,
-    TokenCheck,
     deadline,
     read_body,
     row_type,
+    token_check,
 )
 from road_ray.errors import DataError, RoadError
 from road_ray.inference.input_rows import Row
@@ -160,7 +160,7 @@ def build_api(
     @app.post(
         "/predict",
         responses=_PROBLEMS,
-        dependencies=[Security(TokenCheck(digest))] if digest else [],
+        dependencies=[Security(token_check(digest))] if digest else [],
         openapi_extra={"requestBody": described},
     )
     async def predict(request: Request) -> Response:
@@ -193,7 +193,7 @@ class OnlyFromHere:
                 allowed = f"localhost, 127.0.0.1, ::1, {self._host}; others need a token"
                 shown = site.removeprefix("//")
                 refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
-                answer = JSONResponse(refusal.problem.model_dump(), refusal.status)
+                answer = JSONResponse(refusal.detail, refusal.status_code)
         await answer(scope, receive, send)
 
     def _is_here(self, site: str) -> bool:
@@ -205,32 +205,23 @@ class OnlyFromHere:
 
 
 def _answer_errors_as_json(app: FastAPI) -> None:
-    def answer(
-        status: int, problem: Problem, headers: Mapping[str, str] | None = None
-    ) -> JSONResponse:
-        return JSONResponse(problem.model_dump(), status, headers)
-
-    @app.exception_handler(Refusal)
-    async def refused(request: Request, error: Refusal) -> Response:
-        headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
-        return answer(error.status, error.problem, headers)
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        known: Any = error.detail
+        if not isinstance(error, Refusal):
+            where = f"{request.method} {request.url.path}"
+            paths = "POST /predict, GET /health, /ready, /docs, /openapi.json"
+            known = Problem(error=error.detail, where=where, allowed=paths).model_dump()
+        return JSONResponse(known, error.status_code, error.headers)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: ClientDisconnect) -> Response:
         return Response(status_code=499)  # nobody reads it; the log has no traceback
 
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        paths = "POST /predict, GET /health, /ready, /docs, /openapi.json"
-        problem = Problem(
-            error=error.detail, where=f"{request.method} {request.url.path}", allowed=paths
-        )
-        return answer(error.status_code, problem, error.headers)
-
     @app.exception_handler(RoadError)
     async def failed(request: Request, error: RoadError) -> Response:
-        text = str(error).splitlines()[0]
-        if isinstance(error, DataError):
-            return answer(422, Problem(error=text, where=text.partition(":")[0]))
-        _log.error("%s", error)
-        return answer(500, Problem(error=text))
+        text, of_rows = str(error).splitlines()[0], isinstance(error, DataError)
+        if not of_rows:
+            _log.error("%s", error)
+        problem = Problem(error=text, where=text.partition(":")[0] if of_rows else None)
+        return JSONResponse(problem.model_dump(), 422 if of_rows else 500)

@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import math
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Self
 
-from fastapi import Request, Security
+from fastapi import HTTPException, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import (
     AliasChoices,
@@ -96,18 +96,18 @@ _BODY_SECONDS = 10.0  # in which a body arrives
 _BEARER = HTTPBearer(auto_error=False, description="The token that the server was given.")
 
 
-class Refusal(Exception):
-    """A request that is answered with a status of 400 to 499."""
+class Refusal(HTTPException):
+    """A request that is answered with a status of 400 to 499 and a ``Problem``."""
 
     def __init__(
         self, status: int, error: str, where: str | None, value: object, allowed: str
     ) -> None:
-        super().__init__(error)
-        self.status = status
         # JSON has no NaN.
         plain = value is None or (isinstance(value, int | float) and math.isfinite(value))
         seen: Any = value if plain else str(value)[:_SHOWN]
-        self.problem = Problem(error=error, where=where, value=seen, allowed=allowed)
+        problem = Problem(error=error, where=where, value=seen, allowed=allowed)
+        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+        super().__init__(status, problem.model_dump(), headers)
 
 
 class RowReader:
@@ -179,21 +179,20 @@ async def deadline(seconds: float, what: str) -> AsyncIterator[None]:
         raise Refusal(408, "time-out", what, None, f"at most {seconds:g} s") from error
 
 
-class TokenCheck:
-    """Dependency that raises ``Refusal`` for a request without the token, in constant time. The
-    token is shown nowhere.
+def token_check(digest: str) -> Callable[..., Any]:
+    """Return a dependency that raises ``Refusal`` for a request without the token of this digest,
+    compared in constant time. The token is shown nowhere.
     """
 
-    def __init__(self, digest: str) -> None:
-        self._digest = digest
-
-    async def __call__(
-        self, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+    async def check(
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
     ) -> None:
         shown = digest_of(credentials.credentials) if credentials else ""
-        if not hmac.compare_digest(shown, self._digest):
+        if not hmac.compare_digest(shown, digest):
             error = "wrong token" if credentials else "missing token"
             raise Refusal(401, error, "header Authorization", None, "Bearer and the server's token")
+
+    return check
 
 
 async def read_body(request: Request, most: int) -> bytes:

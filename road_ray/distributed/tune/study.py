@@ -28,7 +28,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from road_ray.config.secrets import PASSWORD, foreign_tables, redact, with_password
+from road_ray.config.secrets import PASSWORD, database_to_open, redact
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, grid_of
 from road_ray.distributed.tune.trial_record import Record, Report
@@ -112,15 +112,7 @@ def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Stu
 
 def _database(url: str) -> BaseStorage:
     try:
-        if foreign := foreign_tables(url):
-            raise ConfigError(
-                f"storage = {url}: belongs to another application (tables "
-                f"{', '.join(foreign[:5])})\n"
-                "  fix: name a file of its own\n  kept: that database, as it is"
-            )
-        return optuna.storages.get_storage(with_password(url))
-    except ConfigError:
-        raise
+        return optuna.storages.get_storage(database_to_open(url))
     except Exception as error:
         reason, (scheme, slashes, rest) = first_line(error), url.partition("://")
         raise ResourceError(

@@ -10,13 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from road_ray.config.secrets import (
-    check_database,
-    foreign_tables,
-    redact,
-    sqlite_file,
-    with_password,
-)
+from road_ray.config.secrets import check_database, database_to_open, redact
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import DataError, RoadError
 
@@ -160,7 +154,10 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
     url, path = settings.get("storage"), directory / JOURNAL
     where = redact({"storage": url})["storage"] or path
     try:
-        storage = _checked_url(url) if url else JournalStorage(JournalFileBackend(str(path)))
+        if url:  # the directory may come from elsewhere, and its database is another's
+            storage: Any = database_to_open(check_database(url), create=False)
+        else:
+            storage = JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
         known = [name for name in (settings.get("name"), directory.name) if name in names]
         if not names:
@@ -173,20 +170,6 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
         raise DataError(
             f"{where}: the study cannot be opened: {why}\n  fix: put back a copy of it"
         ) from error
-
-
-def _checked_url(url: str) -> str:
-    """Return the storage URL to open.
-
-    Raises ``ValueError`` for one that ``road sweep`` would refuse: the directory may come from
-    elsewhere, and a report must not create or change a database.
-    """
-    if foreign := foreign_tables(check_database(url)):
-        raise ValueError(f"it belongs to another application (tables {', '.join(foreign[:5])})")
-    path = sqlite_file(url)
-    if path is not None and not path.is_file():
-        raise ValueError(f"no file {path}")
-    return with_password(url)
 
 
 _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}

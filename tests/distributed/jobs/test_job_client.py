@@ -95,24 +95,6 @@ def test_a_line_gets_options_that_its_verb_reads(jobs, tmp_path, line, added):
     assert job.line == f"road {line} --run-dir /runs/s{added}"
 
 
-def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypatch):
-    submitted, refusals = jobs._client.submit_job, iter([True, True, False])
-
-    def starting(**given):
-        if next(refusals):
-            raise RuntimeError("Request failed with status code 500: No available agent to submit")
-        submitted(**given)
-
-    jobs._client.submit_job = starting
-    monkeypatch.setattr(job_client, "_AGAIN_SECONDS", 0.0)
-    assert jobs.send(LINE, tmp_path)[1]
-    assert next(refusals, None) is None
-    refusals = iter([True])
-    monkeypatch.setattr(job_client, "_STARTING_SECONDS", 0.0)
-    with pytest.raises(ClusterError, match="No available agent"):
-        jobs.send([*LINE[:3], "other"], tmp_path)
-
-
 def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path):
     first, _ = jobs.send(LINE, tmp_path)
     again, new = jobs.send(LINE, tmp_path)

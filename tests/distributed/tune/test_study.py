@@ -249,7 +249,7 @@ def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_pat
         database.execute("CREATE TABLE experiments (name)")
         database.commit()
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match=r"another application \(tables experiments\)"):
+    with pytest.raises(ResourceError, match=r"another application \(tables experiments\)"):
         open_storage(search(storage=f"sqlite:///{path}"), "s", tmp_path)
     assert path.read_bytes() == before
 
