@@ -105,7 +105,7 @@ def _tune(
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
 
-    from road_ray.distributed.tune.schedulers import replay_reports, scheduler
+    from road_ray.distributed.tune.schedulers import scheduler
     from road_ray.distributed.tune.trial_actor import Work, perform
 
     # The processes of a nested trial request what they need; its own actor only waits for them.
@@ -125,9 +125,6 @@ def _tune(
     # Trials that wait for resources: one, so that few are drawn early, unless machines are added.
     pending = config.max_concurrent if scale_up_seconds() else None
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending or 1)
-    stopping = scheduler(config)
-    if config.scheduler != "none":
-        replay_reports(stopping, reports_of_ended(study), config.metric[0])
     scratch = directory.resolve() / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
@@ -136,7 +133,7 @@ def _tune(
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=stopping,
+            scheduler=scheduler(config, reports_of_ended(study)),
             num_samples=-1,
             max_concurrent_trials=at_once,
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time

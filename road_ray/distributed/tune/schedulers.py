@@ -30,15 +30,30 @@ class _Earlier:
     config: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
-def scheduler(config: SearchConfig) -> TrialScheduler:
-    """Return the configured scheduler; its time is the percentage of a trial's steps."""
-    objective: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
-    if config.scheduler in ("asha", "hyperband"):
+def scheduler(
+    config: SearchConfig, earlier: Mapping[int, Sequence[Report]] | None = None
+) -> TrialScheduler:
+    """Return the configured scheduler; its time is the percentage of a trial's steps. It is fed the
+    reports of ``earlier`` trials, so that a restarted sweep stops the trials that an uninterrupted
+    one would stop.
+    """
+    metric = config.metric[0]
+    objective: dict[str, Any] = {"metric": metric, "mode": config.mode[0]}
+    if config.scheduler == "none":
+        return FIFOScheduler()
+    if config.scheduler == "median":
+        chosen: Any = MedianStoppingRule(
+            time_attr=PERCENT,
+            grace_period=config.grace_percent,
+            min_time_slice=math.inf,  # never paused in favour of others
+            **objective,
+        )
+    else:
         # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
         # against misleading early metrics. They are asynchronous, so no trial is paused (Li et al.
         # 2020, ASHA, section 3.3).
         rungs = int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9)
-        return AsyncHyperBandScheduler(
+        chosen = AsyncHyperBandScheduler(
             time_attr=PERCENT,
             max_t=100,
             grace_period=config.grace_percent,
@@ -47,29 +62,15 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
             stop_last_trials=False,  # a trial that reaches its end is complete
             **objective,
         )
-    if config.scheduler == "median":
-        return MedianStoppingRule(
-            time_attr=PERCENT,
-            grace_period=config.grace_percent,
-            min_time_slice=math.inf,  # never paused in favour of others
-            **objective,
-        )
-    return FIFOScheduler()
-
-
-def replay_reports(
-    target: TrialScheduler, earlier: Mapping[int, Sequence[Report]], metric: str
-) -> None:
-    """Feed the reports of earlier trials to a new scheduler, so that a restarted sweep stops the
-    trials that an uninterrupted one would stop.
-    """
-    for number, reports in earlier.items():
-        trial: Any = _Earlier(f"earlier-{number}", {"number": number, "replayed": True})
-        target.on_trial_add(None, trial)
-        for report in reports:
-            target.on_trial_result(None, trial, to_tune_result(report, metric))
-        if reports:
-            target.on_trial_complete(None, trial, to_tune_result(reports[-1], metric))
+    for number, reports in (earlier or {}).items():
+        trial = _Earlier(f"earlier-{number}", {"number": number, "replayed": True})
+        results = [to_tune_result(report, metric) for report in reports]
+        chosen.on_trial_add(None, trial)
+        for result in results:
+            chosen.on_trial_result(None, trial, result)
+        if results:
+            chosen.on_trial_complete(None, trial, results[-1])
+    return chosen
 
 
 def to_tune_result(report: Report, metric: str) -> dict[str, Any]:

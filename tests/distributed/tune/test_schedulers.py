@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.schedulers import _Earlier, replay_reports, scheduler, to_tune_result
+from road_ray.distributed.tune.schedulers import _Earlier, scheduler, to_tune_result
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.trial_record import Report
 
@@ -44,7 +44,6 @@ def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any(
 def test_after_a_restart_earlier_trials_are_the_measure(name):
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
     reports = {number: [Report(12, 100, 0.8), Report(40, 100, 0.9)] for number in range(4)}
-    fresh, restarted = scheduler(config), scheduler(config)
-    replay_reports(restarted, reports | {7: []}, "m")
+    fresh, restarted = scheduler(config), scheduler(config, reports | {7: []})
     assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
