@@ -195,12 +195,12 @@ class Jobs:
             raise ConfigError(
                 "road submit: the name of the run or job is empty\n  fix: road submit list"
             )
-        known, paths = self.list(), (Path(name), Path(self.profile.run_root or "", name))
+        known, path = self.list(), Path(self.profile.run_root or "", name)
         for job in known:
             if job.name == name:
                 return job
         for job in known:
-            if job.run and Path(job.run) in paths:
+            if job.run and Path(job.run) == path:
                 return job
         names = [f"{job.name} ({job.run})" if job.run else job.name for job in known[:10]]
         raise ClusterError(

@@ -185,7 +185,11 @@ def test_a_run_is_found_by_the_path_that_was_submitted_and_by_no_part_of_it(jobs
     for name in ("student", "bob/student", "road-runs-exp", "exp"):
         with pytest.raises(ClusterError, match=f"no job or run '{name}'"):
             jobs.stop(name)
-    assert [one.status for one in jobs._client.jobs] == ["RUNNING", "RUNNING"]
+    jobs.profile = jobs.profile.model_copy(update={"run_root": "/scratch"})
+    moved, _ = jobs.send(["distill", "--run-dir", "exp/student"], tmp_path)
+    assert jobs.get("exp/student").name == moved.name  # that of this profile, of two runs
+    assert jobs.get("/runs/exp/student").name == job.name
+    assert [one.status for one in jobs._client.jobs] == ["RUNNING"] * 3
 
 
 @pytest.mark.parametrize("name", ["", " "])
