@@ -18,7 +18,6 @@ import torch
 from road_ray.data.catalog import task
 from road_ray.distillation import stored_ensemble
 from road_ray.distillation.answer_table import (
-    AnswerTable,
     list_teachers,
     open_table,
     rows_of,
@@ -180,19 +179,6 @@ def test_tables_of_another_user_are_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stored_ensemble.os, "utime", refused)
     assert read(TeacherTables(tmp_path, WHO, NLI), 1)
-
-
-def test_opening_and_reading_do_not_depend_on_the_number_of_rows(tmp_path):
-    """A million rows of two classes: of 20 MB the search maps a few pages."""
-    count = 1_000_000
-    keys = np.random.default_rng(0).integers(0, 2**63, (count, 2)).astype(np.uint64)
-    counts = np.full(count, 2, np.int64)
-    directory = write_table(tmp_path, keys, counts, np.zeros(2 * count, np.float16))
-    began = time.perf_counter()
-    table: AnswerTable = open_table(directory, check=False)
-    rows_found = table.find(keys[::100_000])
-    assert [len(table.read(int(row))) for row in rows_found] == [2] * 10
-    assert time.perf_counter() - began < 0.5
 
 
 PRUNE = ("data", "store", "prune")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import check_equal, exportable
 from road_ray.models.multitask import MultitaskModel, load_multitask
-from road_ray.recipes.export import _card, export
+from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
 
 LONG = " ".join(TEXTS * 12)  # answers are read in several windows
@@ -130,20 +129,6 @@ def test_an_answer_in_int8_does_not_depend_on_its_neighbours(int8):
         assert list(predicted["scores"].values()) == pytest.approx(shares, abs=1e-6)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("head", "labels", "rows"),
-    [
-        ("ForQuestionAnswering", (), SPAN[:3]),
-        ("ForTokenClassification", ("O", "B-X"), [{"text": text} for text in TEXTS]),
-    ],
-)
-def test_nor_do_answers_and_tags(tmp_path, head, labels, rows):
-    publish(tmp_path, "electra", head, labels=labels)
-    quantised = load(export(str(tmp_path), quantize="int8")[0])
-    assert quantised(rows) == [quantised([row])[0] for row in rows]
-
-
 @pytest.mark.slow
 def test_road_predict_takes_an_export_and_refuses_what_it_cannot_do(road, int8, tmp_path):
     (tmp_path / "rows.csv").write_text("text\n" + "\n".join(f'"{text}"' for text in TEXTS) + "\n")
@@ -210,31 +195,3 @@ def test_a_head_of_our_own_is_refused_by_its_name(tmp_path):
         (tmp_path / "joint" / name).write_bytes((tmp_path / "encoder" / name).read_bytes())
     with pytest.raises(CheckpointError, match="the joint span head cannot be exported to ONNX"):
         exportable(load(tmp_path / "joint"))
-
-
-def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
-    facts = {
-        "file": "model.onnx",
-        "quantization": None,
-        "bytes": {"pytorch": 2_000_000, "onnx_fp32": 2_100_000},
-        "largest_logit_difference": {"onnx_fp32": 1.5e-6},
-    }
-    before = (
-        "---\nlibrary_name: transformers\n---\n\n# Model\n\n## Use\n\n```python\nold\n```\n\n"
-        "## Limits\n\n- One seed.\n"
-    )
-    card = _card(before, facts)
-    assert "library_name: onnx" in card
-    assert re.findall(r"^#+ .*", card, re.MULTILINE) == [
-        "# Model",
-        "## Use",
-        "## ONNX",
-        "## Limits",
-    ]
-    assert "old" not in card
-    assert "| ONNX fp32 | 2.1 | 1.5e-06 |" in card
-    assert card.endswith("- One seed.\n")
-    assert "## ONNX" in _card("# Bare\n", facts)
-    assert "int8 is not exact" not in card
-    int8 = _card(before, facts | {"quantization": "int8"})
-    assert "int8 is not exact: evaluate it on your own data before you use it.\n\n## Limits" in int8

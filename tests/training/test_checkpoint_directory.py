@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pyarrow import fs
 from safetensors.torch import load_file, save_file
 
 from road_ray.data.mixing import accumulated
-from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.system.files import staged_beside
 from road_ray.training.checkpoint_directory import (
     MANIFEST,
@@ -350,28 +349,6 @@ def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
     assert "kept:" in str(caught.value)
     with pytest.raises(ConfigError, match="no storage of that address"):
         RemoteCopy("nope://bucket/run")
-
-
-def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(url, tmp_path):
-    def steps(start):
-        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
-
-    def interrupted(start):
-        for number, passes in enumerate(steps(start), start):
-            if number == 2:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield passes
-
-    straight = tiny.supervised()
-    train(straight, steps, tiny.training(tmp_path / "straight"), ALONE)
-    with pytest.raises(InterruptedRunError):
-        train(tiny.supervised(), interrupted, tiny.training(tmp_path / "run", mirror=url), ALONE)
-    shutil.rmtree(tmp_path / "run")
-    again = tiny.supervised()
-    train(again, steps, tiny.training(tmp_path / "run", mirror=url), ALONE)
-    assert tiny.same(again, straight)
-    events = read_rows(tmp_path / "run" / "events.jsonl")
-    assert [event["kind"] for event in events] == ["fetched_from_mirror", "resumed"]
 
 
 RUN = {"configuration": {"verb": "finetune", "seed": 1}, "identity": {"rows": "ab"}}

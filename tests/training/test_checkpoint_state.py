@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from pathlib import Path
@@ -187,19 +186,6 @@ def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
         saver.save(2, wait=False)
     with pytest.raises(ResourceError, match="no space"):
         saver.save(3, wait=True)
-
-
-def test_no_file_is_hashed_twice(slow, monkeypatch):
-    """Neither those of the exported model nor those of the checkpoint before."""
-    gate, model, optimizer, _, saver = slow
-    gate.set()
-    hashed, digest = [], hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda f, kind: hashed.append(f) or digest(f, kind))
-    for step in (1, 2):
-        update(model, optimizer)
-        saver.save(step, wait=True)
-    names = [file.name.replace(".tmp-", "") for file in hashed]
-    assert len(set(names)) == len(names) == 2 * 6
 
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):

@@ -65,15 +65,6 @@ def test_the_configuration_names_every_rule_of_the_package():
     assert set(RULES) == {*weighting.RULES}
 
 
-def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
-    logits = torch.tensor([[[4.0, 0.0]], [[0.0, 2.0]]])
-    soft = weighting_rule(WeightingConfig(rule="mean_probabilities"), 2.0, num_teachers=3)(
-        logits, torch.tensor([0])
-    )
-    expected = (logits / 2).softmax(-1).mean(0)
-    torch.testing.assert_close((soft / 2).softmax(-1), expected)
-
-
 def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule():
     assert used_weighting(WeightingConfig(), 1).rule == "mean"
     assert used_weighting(WeightingConfig(), 2).rule == "correctness"
