@@ -274,7 +274,7 @@ def comparison_named(path: Path | None, overrides: Sequence[str] | Mapping[str, 
     else:
         texts = [overrides] if isinstance(overrides, str) else overrides
         values |= dict(text.split("=", 1) for text in texts if "=" in text)
-    if "comparison" in values:
+    if values.get("comparison") is not None:  # null is refused as a value of the key
         return str(values["comparison"])
     return OWN if any(key.split(".")[0] == "experiment" for key in values) else DEFAULT
 

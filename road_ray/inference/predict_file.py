@@ -224,7 +224,7 @@ def _flat(prediction: Prediction) -> dict[str, object]:
     cells: dict[str, object] = {}
     for name, value in prediction.items():
         if name == "scores" and isinstance(value, dict):
-            cells |= {f"score_{label}": share for label, share in value.items()}
+            cells |= _flat({f"score_{label}": share for label, share in value.items()})
         elif name in ("tags", "words"):
             cells[name] = " ".join(value)
         elif isinstance(value, list | dict):

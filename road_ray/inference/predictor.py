@@ -144,7 +144,8 @@ class Predictor:
         groups: dict[int, list[int]] = {}
         for number, example in enumerate(examples):
             if isinstance(example, Sentence) and not example.words:
-                predictions[number] = {"id": example.id, "tags": [], "words": [], "entities": []}
+                empty = {"tags": [], "scores": {}, "words": [], "entities": []}
+                predictions[number] = {"id": example.id} | empty
             else:
                 # Rows with the same number of texts are encoded together.
                 width = len(example.texts) if isinstance(example, TextExample) else 1

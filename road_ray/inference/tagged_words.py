@@ -79,16 +79,17 @@ class Sentence(TagExample):
 def entities(
     kind: Tag, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
 ) -> list[dict[str, Any]]:
-    """Return the tags of each sentence's words, and its entities with character offsets."""
-    predictions = []
+    """Return the tags of each sentence's words, the scores of each label in them, and the entities
+    with character offsets. Of a word that was cut off all labels have the same score.
+    """
+    predictions, unknown = [], np.zeros(len(kind.labels))
     for example, words in zip(examples, word_logits(features, examples, logits), strict=True):
         tags = predicted_tags(kind.labels, words)
-        shares = [
-            0.0 if values is None else float(softmax(values.astype(np.float64)).max())
-            for values in words
-        ]
-        found = grouped(example, tags, shares)
-        predictions.append({"tags": tags, "words": list(example.words), "entities": found})
+        shares = [softmax(unknown if w is None else w.astype(np.float64)) for w in words]
+        best = [0.0 if w is None else float(s.max()) for w, s in zip(words, shares, strict=True)]
+        scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=True))
+        found = {"words": list(example.words), "entities": grouped(example, tags, best)}
+        predictions.append({"tags": tags, "scores": scores, **found})
     return predictions
 
 

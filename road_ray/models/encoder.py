@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers.utils import is_flash_attn_2_available, is_kernels_available
 
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary
@@ -21,6 +22,15 @@ from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
 _log = logging.getLogger(__name__)
+
+
+def check_attention(name: str) -> None:
+    """Raise ``ConfigError`` for an attention implementation whose package is not installed."""
+    if name == "flash_attention_2" and not (is_flash_attn_2_available() or is_kernels_available()):
+        raise ConfigError(
+            f"encoder.attention = {name}: needs an NVIDIA GPU and the package flash-attn\n"
+            "  fix: encoder.attention=auto, or pip install flash-attn\n  nothing was read"
+        )
 
 
 def hugging_face_config(

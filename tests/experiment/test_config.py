@@ -35,6 +35,13 @@ def test_bad_keys_are_named(given, message):
         configure("reproduce", overrides=given)
 
 
+def test_a_comparison_that_is_null_is_a_mistake_of_its_line(tmp_path):
+    """It was one of the name ``None``."""
+    (tmp_path / "x.yaml").write_text("comparison: null\n")
+    with pytest.raises(ConfigError, match=r"x.yaml:1  comparison = null\n    allowed: .*table5"):
+        configure("reproduce", path=tmp_path / "x.yaml")
+
+
 def test_the_first_words_of_the_command_are_the_comparison_and_a_file(road, recipe, tmp_path):
     seen = []
     recipe(lambda config, context=None: seen.append(config) or Run(tmp_path, {}))

@@ -225,7 +225,7 @@ def test_a_text_without_words_has_no_tags_and_ends_nothing(exported):
     model = load(exported("ner"))
     rows = model([{"text": "Ada sleeps"}, {"text": "  ", "id": "x"}, {"words": []}])
     assert rows[0] == model(text="Ada sleeps")
-    assert rows[1] == {"id": "x", "tags": [], "words": [], "entities": []}
+    assert rows[1] == {"id": "x", "tags": [], "scores": {}, "words": [], "entities": []}
     assert rows[2]["tags"] == []
 
 

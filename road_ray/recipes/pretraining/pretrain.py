@@ -25,7 +25,7 @@ from road_ray.data.tokenizer import gives_segments, limit_length, pad_id_of
 from road_ray.distributed.corpus_encoding import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
-from road_ray.models.encoder import model_directory
+from road_ray.models.encoder import check_attention, model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.preflight_checks import (
     check_stopping_metric,
@@ -63,6 +63,8 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     if done := load_finished_run(config):
         return done
     _check(config)
+    if not config.workers:  # those of a cluster look for the package themselves
+        check_attention(config.encoder.attention)
     keep = config.training.kept_at_end(default=1)
     with open_run_directory(config, keep_checkpoints=keep) as directory:
         for phase in phases(config):  # once, before there are several workers
@@ -131,6 +133,7 @@ class Prepared:
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     """Return corpora, new networks and the batches of this worker."""
     _check(config)
+    check_attention(config.encoder.attention)
     parts = phases(config)
     cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]

@@ -24,7 +24,13 @@ from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, Sta
 from road_ray.distillation.schedule import schedule
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import build_encoder, load_encoder, log_heads, model_directory
+from road_ray.models.encoder import (
+    build_encoder,
+    check_attention,
+    load_encoder,
+    log_heads,
+    model_directory,
+)
 from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.distilled import Distilled, IntermediateDistilled
@@ -65,6 +71,7 @@ def student_tokenizer(config: TrainConfig) -> Any:
 
 def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
+    check_attention(config.encoder.attention)
     mixture, tokenizer = Mixture.of(config), student_tokenizer(config)
     directory = str(locate_model(model_directory(config.init)))
     splits = {name: mixture.read(name, "train", tokenizer) for name in mixture.names}

@@ -110,6 +110,21 @@ def test_the_logits_of_a_tagger_from_a_file_make_a_bit_equal_student(
     assert weights(student("file", write(path, rows), **changes)) == weights(live)
 
 
+def test_the_scores_of_words_that_predict_writes_are_a_teacher(
+    student, sentiment, tagged, tmp_path
+):
+    model = str(rr.finetune(overrides=sentiment | tagged, run_dir=tmp_path / "teacher").directory)
+    train, runs = tagged["data.sets"]["own"]["train"], []
+    for suffix in (".csv", ".jsonl"):
+        predicted = tmp_path / f"predicted{suffix}"
+        predict_file(load(model), train, predicted, model=model)
+        runs.append(weights(student(suffix[1:], predicted, **tagged, **{"training.steps": 2})))
+    assert runs[0] == runs[1]
+    row = json.loads(predicted.read_text().splitlines()[0])
+    scores = np.array([row["scores"][label] for label in LABELS])  # [labels, words]
+    assert_close(scores.sum(0), np.ones(len(row["words"])), rtol=0, atol=1e-5)
+
+
 def test_a_confidence_is_that_of_a_word_or_of_all(answered, tagged):
     low, high, sure = math.log(0.1 / 3), math.log(0.9), math.log(1e-8)
     row = {"row": 0, "tags": TAGS}
