@@ -252,6 +252,8 @@ def road(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
             main()
         for name in ("", "road_ray"):  # -q and -v would reach later tests
             logging.getLogger(name).setLevel(logging.NOTSET if name else logging.WARNING)
+        for handler in logging.getLogger().handlers:  # and so would warnings that are shown once
+            handler.filters.clear()
         out, err = capfd.readouterr()
         # Lines of processes of earlier tests on the shared cluster may come now; what commands
         # show of theirs is tested in journeys/test_said_on_ray.py.

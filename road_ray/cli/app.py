@@ -9,12 +9,14 @@ import json
 import logging
 import os
 import shlex
+import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from road_ray.cli.configuration import explain, init, presets, schema
 from road_ray.cli.data import data_app
@@ -32,7 +34,6 @@ from road_ray.cli.options import (
     WorkersOption,
     complete_words,
     is_verbose,
-    run_interruptible,
 )
 from road_ray.cli.plan import plan, show_plan
 from road_ray.cli.runs import check, report, runs_app
@@ -41,8 +42,28 @@ from road_ray.cli.sweep import sweep
 from road_ray.errors import InterruptedRunError, ResourceError, RoadError
 from road_ray.verbs import VERBS, Verb
 
+
+class _Interruptible(TyperGroup):
+    """Group whose commands end with ``InterruptedRunError`` at SIGTERM and Ctrl-C. The training
+    loop has a handler of its own, which saves first.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(
+                "stopped between steps\n  kept: all that was written\n"
+                "  fix: to resume, run the same command"
+            ) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
 app = typer.Typer(
     name="road",
+    cls=_Interruptible,
     help="Pre-train, fine-tune and distil encoders with ELECTRA and ROaD, on Ray.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -159,7 +180,7 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
     config = line.config(verb)
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
-    run = run_interruptible(config.run_dir, VERBS[verb].run, config)
+    run = VERBS[verb].run(config)
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
@@ -190,9 +211,10 @@ class _Once(logging.Filter):
         self._shown: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        is_new = record.levelno != logging.WARNING or text not in self._shown
-        self._shown.add(text if record.levelno == logging.WARNING else "")
+        if record.levelno != logging.WARNING:
+            return True
+        is_new = (text := record.getMessage()) not in self._shown
+        self._shown.add(text)
         return is_new
 
 
@@ -242,10 +264,6 @@ def main() -> None:
         if isinstance(error, InterruptedRunError):
             typer.echo(f"  command: {shlex.join(['road', *sys.argv[1:]])}", err=True)
         sys.exit(error.exit_code)
-    finally:  # what was shown is that of one command
-        for handler in logging.getLogger().handlers:
-            for shown in [one for one in handler.filters if isinstance(one, _Once)]:
-                handler.removeFilter(shown)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from functools import partial
+import signal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,13 +20,13 @@ from road_ray.cli.options import (
     QuietOption,
     VerboseOption,
     complete_run,
-    run_interruptible,
 )
 from road_ray.errors import ConfigError, counted
 from road_ray.system.files import STDIN, check_input, check_new
 
 if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
+    from road_ray.inference.predict_file import Predict
 
 
 InputArgument = Annotated[
@@ -111,15 +113,32 @@ def predict(
         message = f"--gpus-per-worker {gpus_per_worker:g}: there are no workers without --workers"
         raise ConfigError(f"{message} or --address\n  fix: add --workers 1, or leave it out")
     chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
-    options = {"head": head, "precision": precision, "threshold": threshold, "n_best": n_best}
+    options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
+    options["n_best"] = n_best
+    pool: AbstractContextManager[Predict | None] = nullcontext()
+    if on_pool:
+        pool = _actors(model, options, workers, gpus_per_worker or 0.0, address)
+    from road_ray.inference.input_rows import input_rows
+    from road_ray.inference.load_model import load
+    from road_ray.inference.predict_file import json_line, predict_file, predicted
+
+    # Beside actors it only says what fields the model has, and a GPU is for them.
+    predictor = load(model, **options, device="cpu" if on_pool else None)
     if output is None:
-        _print(model, source, chosen, options)
+        found = input_rows(source, chosen, predictor.fields, predictor.trained)
+        for predictions in predicted(predictor, found):
+            for prediction in predictions:
+                typer.echo(json_line(prediction))
         return
-    call = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
-    pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
-    values = (source, output, call, options, pool if on_pool else None)
-    rows = run_interruptible(output.absolute().parent, _write, *values)
+    with pool as by_actors:
+        rows = predict_file(
+            *(predictor, source, output),
+            model=model,
+            columns=chosen,
+            predict=by_actors,
+            escape_formulas=escape_formulas,
+        )
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": rows}))
         return
@@ -146,53 +165,25 @@ def _chosen(
     return chosen
 
 
-def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, Any]) -> None:
-    """Print the predictions as JSONL."""
-    from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import json_line, predicted
+@contextmanager
+def _actors(
+    model: str, options: dict[str, Any], workers: int | None, gpus: float, address: str | None
+) -> Iterator[Predict]:
+    """Start actors with the model, and give the function that predicts chunks of rows by them."""
+    from road_ray.distributed.connection import check_machine, prepare_address
 
-    predictor = load(model, **options)
-    rows = input_rows(source, columns, predictor.fields, predictor.trained)
-    for predictions in predicted(predictor, rows):
-        for prediction in predictions:
-            typer.echo(json_line(prediction))
-
-
-def _write(
-    source: str,
-    output: Path,
-    call: dict[str, Any],
-    options: dict[str, Any],
-    pool: dict[str, Any] | None,
-) -> int:
-    """Write the predictions, those of a pool of actors if there is one, to a file and return their
-    number.
-    """
-    if pool:
-        from road_ray.distributed.connection import check_machine, prepare_address
-
-        prepare_address(pool["address"])  # what Ray reads at its import
-        check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunk_predictor, predict_file
-
-    model = call["model"]
-    if not pool:
-        return predict_file(load(model, **options), source, output, **call)
+    prepare_address(address)  # what Ray reads at its import
+    check_machine(workers or 0, address)
     from road_ray.distributed.batch_inference import batch_inference
+    from road_ray.inference.predict_file import chunk_predictor
 
-    # Here it only says what fields the model has, and a GPU is for the actors.
-    predictor = load(model, **options, device="cpu")
-    if source != STDIN:  # a mistake in the first row is told before a cluster starts
-        next(input_rows(source, call["columns"], predictor.fields, predictor.trained))
     place = str(Path(model).resolve()) if Path(model).exists() else model
-    with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
-        write = partial(predict_file, predict=predict_on_pool, **call)
-        # Again, because Ray has a handler of its own.
-        rows: int = run_interruptible(output.absolute().parent, write, predictor, source, output)
-    return rows
+    pool = batch_inference(
+        chunk_predictor, place, options, workers=workers, gpus=gpus, address=address
+    )
+    with pool as predict_chunks:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has one of its own
+        yield predict_chunks
 
 
 def _column(word: str, option: str) -> tuple[str, str]:
@@ -373,7 +364,7 @@ def label(
         timeout_seconds=timeout,
         key_variable=key_variable,
     )
-    counts = run_interruptible(output.absolute().parent, label_rows, source, output, settings)
+    counts = label_rows(source, output, settings)
     cost = (price[0] * counts.prompt_tokens + price[1] * counts.answer_tokens) / 1e6
     if as_json:
         typer.echo(json.dumps({"output": str(output), **vars(counts), "cost": cost}))

@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from road_ray.errors import ConfigError, InterruptedRunError
-
-_RECORDS = ("config.resolved.yaml", "sweep.resolved.yaml", "hf")  # marks of a run directory
+from road_ray.errors import ConfigError
 
 
 def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -49,13 +46,9 @@ def complete_key(incomplete: str) -> list[str]:
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Return run directories, and folders on the way to them."""
-    paths = []
-    for path in _entries(incomplete):
-        if path.is_dir() and not path.name.startswith("."):
-            is_run = any((path / name).exists() for name in _RECORDS)
-            paths.append(str(path) if is_run else f"{path}/")
-    return _starting(paths, incomplete)
+    """Return directories, which may be runs or lead to them."""
+    folders = [path for path in _entries(incomplete) if path.is_dir() and path.name[0] != "."]
+    return _starting((f"{path}/" for path in folders), incomplete)
 
 
 def _entries(incomplete: str) -> list[Path]:
@@ -208,19 +201,3 @@ class CommandLine:
 
         refuse_options([str(self.path or ""), *self.overrides], verb)
         return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)
-
-
-def run_interruptible(directory: Path, function: Callable[..., object], *values: object) -> Any:
-    """Return ``function(*values)``, which writes below ``directory``. SIGTERM and Ctrl-C outside
-    the training loop raise ``InterruptedRunError``; the loop has its own handler.
-    """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        return function(*values)
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            f"stopped between steps\n  kept: all that {directory} holds\n"
-            "  fix: to resume, run the same command"
-        ) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)

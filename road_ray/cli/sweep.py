@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from road_ray.cli.options import (
+    CommandLine,
     JsonOption,
     QuietOption,
     VerboseOption,
     complete_words,
-    is_override,
     refuse_options,
-    run_interruptible,
 )
 
 if TYPE_CHECKING:
@@ -50,22 +49,21 @@ def sweep(
 
     max_concurrent=N limits the trials that run at once, retry_failed=true tries failed trials
     again; `road schema sweep` lists all keys. To resume, run the same command."""
-    words = arguments or []
-    refuse_options(words, "sweep")
-    if not words or is_override(words[0]):
+    refuse_options(arguments or [], "sweep")
+    line = CommandLine.read(
+        arguments or [],
+        run_dir=run_dir,
+        trials=trials,
+        address=address,
+        console="quiet" if quiet or as_json else None,
+    )
+    if line.path is None:
         from road_ray.recipes.sweep.config import shipped
 
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
-    flags = {
-        "run_dir": run_dir,
-        "trials": trials,
-        "address": address,
-        "console": "quiet" if quiet or as_json else None,
-    }
-    overrides = words[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
     from road_ray.recipes.sweep.sweep_file import load_sweep
 
-    config = load_sweep(words[0], overrides)  # before torch and Ray are imported
+    config = load_sweep(str(line.path), line.overrides)  # before torch and Ray are imported
     from dataclasses import asdict
 
     from road_ray.recipes.sweep.sweep import run
@@ -73,7 +71,7 @@ def sweep(
     if dry_run:
         _show_plan(config, as_json)
         return
-    done = run_interruptible(config.directory, run, config)
+    done = run(config)
     if as_json:
         best = [asdict(trial) for trial in done.best]
         summary = {"directory": str(done.directory), "best": best}

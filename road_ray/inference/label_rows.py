@@ -8,6 +8,7 @@ of the address is read from the environment and written nowhere.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -18,11 +19,9 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock
 from typing import Any
 
 import httpx
@@ -114,7 +113,8 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
         client = _Client(settings, file)
         keys = [client.key_of(prompt) for prompt in prompts]
         asked = dict(zip(keys, prompts, strict=True))
-        client.ask_all({key: prompt for key, prompt in asked.items() if key not in client.answers})
+        left = {key: prompt for key, prompt in asked.items() if key not in client.answers}
+        asyncio.run(client.ask_all(left))
         answers = [client.answers[key] for key in keys]
         names = [f"probability_{label}" for label in settings.labels]
         table = [
@@ -142,14 +142,12 @@ class _Client:
 
     def __post_init__(self) -> None:
         key = os.environ.get(self.settings.key_variable)
-        self.http = httpx.Client(
-            base_url=self.settings.url.rstrip("/") + "/",
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=self.settings.timeout_seconds,
-            limits=httpx.Limits(max_connections=self.settings.concurrency),
-        )
-        self.model = self.settings.model or self._first_model()
-        self.lock, self.stop, self.gives_logprobs = Lock(), Event(), True
+        self.connection: dict[str, Any] = {
+            "base_url": self.settings.url.rstrip("/") + "/",
+            "headers": {"Authorization": f"Bearer {key}"} if key else {},
+            "timeout": self.settings.timeout_seconds,
+        }
+        self.model, self.gives_logprobs = self.settings.model or self._first_model(), True
         self.answers: dict[str, dict[str, Any]] = {row["key"]: row for row in self.file.rows()}
         if self.answers:
             _log.info("%d answers are there already", len(self.answers))
@@ -159,65 +157,60 @@ class _Client:
         content = [self.model, self.settings.labels, self.settings.votes, prompt]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
-    def ask_all(self, prompts: Mapping[str, str]) -> None:
+    async def ask_all(self, prompts: Mapping[str, str]) -> None:
         """Ask all prompts, at most ``concurrency`` at a time."""
-        begin, left = time.monotonic(), iter(prompts.items())
+        left, begin, told = iter(prompts.items()), time.monotonic(), 0.0
 
-        def ask() -> None:
-            while not self.stop.is_set():
-                with self.lock:
-                    item = next(left, None)
-                if item is None:
-                    return
-                self._ask(*item)
+        async def ask() -> None:
+            nonlocal told
+            for key, prompt in left:
+                self._keep(key, *await self._ask(prompt))
+                self.counts.seconds = time.monotonic() - begin
+                if self.counts.seconds > told + _TOLD_SECONDS:
+                    told = self.counts.seconds
+                    _log.info("%d of %d: %s", self.counts.asked, len(prompts), self.counts)
 
-        with closing(self.http), ThreadPoolExecutor(self.settings.concurrency) as threads:
-            waiting = {threads.submit(ask) for _ in range(self.settings.concurrency)}
-            try:
-                while waiting:
-                    done, waiting = wait(waiting, _TOLD_SECONDS, FIRST_EXCEPTION)
-                    for future in done:
-                        future.result()
-                    self.counts.seconds = time.monotonic() - begin
-                    if waiting:
-                        _log.info("%d of %d: %s", self.counts.asked, len(prompts), self.counts)
-            finally:
-                self.stop.set()  # those that are on their way are waited for, and kept
+        number = self.settings.concurrency
+        limits = httpx.Limits(max_connections=number)
+        async with httpx.AsyncClient(**self.connection, limits=limits) as self.http:
+            await asyncio.gather(*(ask() for _ in range(number)))
 
-    def _ask(self, key: str, prompt: str) -> None:
-        """Ask for one row, and keep the answer."""
-        shares, text = None, ""
+    async def _ask(self, prompt: str) -> tuple[list[float] | None, str]:
+        """Return the probabilities of the labels of one row, and the text of the answer."""
+        labels, votes, shares, text = self.settings.labels, self.settings.votes, None, ""
         if self.gives_logprobs:
-            choice = self._post(prompt, temperature=0, logprobs=True, top_logprobs=20)[0]
-            text, content = _text(choice), (choice.get("logprobs") or {}).get("content")
+            choices = await self._post(prompt, temperature=0, logprobs=True, top_logprobs=20)
+            text, content = _text(choices[0]), (choices[0].get("logprobs") or {}).get("content")
             if content:
-                shares = shares_of(content, self.settings.labels)
+                shares = shares_of(content, labels)
             else:
                 self.gives_logprobs = False
-                _log.info("no log-probabilities: %d votes a row", self.settings.votes)
-        if shares is None and (not self.gives_logprobs or label_of(text, self.settings.labels)):
+                _log.info("no log-probabilities: %d votes a row", votes)
+        if shares is None and (not self.gives_logprobs or label_of(text, labels)):
             texts: list[str] = []
-            while len(texts) < self.settings.votes:  # some servers give one sample a request
-                choices = self._post(prompt, temperature=1, n=self.settings.votes - len(texts))
-                texts += map(_text, choices)
-            labels = (label_of(text, self.settings.labels) for text in texts)
-            votes, text = Counter(label for label in labels if label), " | ".join(texts)
-            if votes:
-                shares = [votes[label] / votes.total() for label in self.settings.labels]
-        answer = {"key": key, "shares": shares, "text": text}
-        with self.lock:
-            self.file.append([answer])
-            self.answers[key] = answer
-            self.counts.asked += 1
-            self.counts.unlabelled += shares is None
-            if self.counts.asked == self.counts.unlabelled == _MALFORMED:
-                raise DataError(
-                    f"{self.settings.url}: the first {_MALFORMED} answers name no label of "
-                    f"{', '.join(self.settings.labels)}; the last: {shorten(repr(text))}\n"
-                    "  fix: let the prompt ask for one label and nothing else"
-                )
+            while len(texts) < votes:  # some servers give one sample a request
+                more = await self._post(prompt, temperature=1, n=votes - len(texts))
+                texts += map(_text, more)
+            found = Counter(label for label in (label_of(text, labels) for text in texts) if label)
+            text = " | ".join(texts)
+            if found:
+                shares = [found[label] / found.total() for label in labels]
+        return shares, text
 
-    def _post(self, prompt: str, **options: Any) -> list[dict[str, Any]]:
+    def _keep(self, key: str, shares: list[float] | None, text: str) -> None:
+        """Keep an answer. Raises ``DataError`` if none of the first ones names a label."""
+        self.answers[key] = {"key": key, "shares": shares, "text": text}
+        self.file.append([self.answers[key]])
+        self.counts.asked += 1
+        self.counts.unlabelled += shares is None
+        if self.counts.asked == self.counts.unlabelled == _MALFORMED:
+            raise DataError(
+                f"{self.settings.url}: the first {_MALFORMED} answers name no label of "
+                f"{', '.join(self.settings.labels)}; the last: {shorten(repr(text))}\n"
+                "  fix: let the prompt ask for one label and nothing else"
+            )
+
+    async def _post(self, prompt: str, **options: Any) -> list[dict[str, Any]]:
         """Return the choices of a chat completion; failures that may pass are tried again."""
         messages = [{"role": "user", "content": prompt}]
         body = {"model": self.model, "messages": messages, "max_tokens": 16, **options}
@@ -225,9 +218,8 @@ class _Client:
         for attempt in range(_RETRIES + 1):
             delay = min(_FIRST_DELAY * 2**attempt * random.uniform(0.5, 1), _LONGEST_DELAY)
             try:
-                with self.lock:
-                    self.counts.requests += 1
-                answer = self.http.post("chat/completions", json=body)
+                self.counts.requests += 1
+                answer = await self.http.post("chat/completions", json=body)
                 if answer.status_code == httpx.codes.OK:
                     return self._choices(answer)
                 problem = f"HTTP {answer.status_code}: {shorten(answer.text)}"
@@ -246,8 +238,7 @@ class _Client:
                         f"{answer.url}: {problem}\n"
                         "  allowed: an OpenAI-compatible address, such as http://host:8000/v1"
                     ) from error
-            if self.stop.wait(delay):
-                break
+            await asyncio.sleep(delay)
         raise ResourceError(
             f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {self.file.kept}\n"
             "  fix: to go on, run the same command"
@@ -258,15 +249,15 @@ class _Client:
         choices: list[dict[str, Any]] = content["choices"]
         [_text(choice) for choice in choices or [{}]]  # raises for another shape
         usage = content.get("usage") or {}
-        with self.lock:
-            self.counts.prompt_tokens += usage.get("prompt_tokens") or 0
-            self.counts.answer_tokens += usage.get("completion_tokens") or 0
+        self.counts.prompt_tokens += usage.get("prompt_tokens") or 0
+        self.counts.answer_tokens += usage.get("completion_tokens") or 0
         return choices
 
     def _first_model(self) -> str:
         """Return the name of the first model of the server."""
         try:
-            return str(self.http.get("models").json()["data"][0]["id"])
+            with httpx.Client(**self.connection) as http:
+                return str(http.get("models").json()["data"][0]["id"])
         except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
             raise ConfigError(
                 f"{self.settings.url}/models: gives no list of models: {error!r}\n"

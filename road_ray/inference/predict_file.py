@@ -18,7 +18,8 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.data.task_and_dataset import Choose
@@ -178,9 +179,10 @@ def finish(file: PartialOutput, abstains: str | None, escape_formulas: bool = Fa
                 out.writelines(json_line(row) + "\n" for row in file.rows())
                 return
             names = list(dict.fromkeys(name for row in file.rows() for name in _flat(row)))
-            # With \r\n as line end, the module quotes both characters in cells.
             delimiter = "," if file.output.suffix == ".csv" else "\t"
-            writer = csv.DictWriter(_Lines(out), names, delimiter=delimiter, lineterminator="\r\n")
+            # With \r\n as line end, the module quotes both characters in cells; rows end with \n.
+            lines: Any = SimpleNamespace(write=lambda row: out.write(row[:-2] + "\n"))
+            writer = csv.DictWriter(lines, names, delimiter=delimiter, lineterminator="\r\n")
             writer.writerow({name: safe(name) for name in names})
             for row in file.rows():
                 writer.writerow({name: safe(value) for name, value in _flat(row).items()})
@@ -198,16 +200,6 @@ def finish(file: PartialOutput, abstains: str | None, escape_formulas: bool = Fa
             "  fix: --escape-formulas puts an apostrophe before them, or write .jsonl",
             *(file.output, formulas),
         )
-
-
-class _Lines:
-    """File of rows that the module ``csv`` ends with ``\\r\\n`` and that end with ``\\n``."""
-
-    def __init__(self, out: IO[str]) -> None:
-        self._out = out
-
-    def write(self, row: str) -> None:
-        self._out.write(row.removesuffix("\r\n") + "\n")
 
 
 def json_line(prediction: Prediction) -> str:

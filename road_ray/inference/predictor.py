@@ -144,7 +144,7 @@ class Predictor:
         groups: dict[int, list[int]] = {}
         for number, example in enumerate(examples):
             if isinstance(example, Sentence) and not example.words:
-                empty = {"tags": [], "scores": {}, "words": [], "entities": []}
+                empty: Prediction = {"tags": [], "scores": {}, "words": [], "entities": []}
                 predictions[number] = {"id": example.id} | empty
             else:
                 # Rows with the same number of texts are encoded together.

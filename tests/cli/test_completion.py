@@ -42,11 +42,8 @@ def test_words_are_offered(completed, line, offered):
 def test_files_and_runs_are_offered(completed, tmp_path):
     (tmp_path / "my.yaml").touch()
     for run in ("runs/one", "runs/deep/two"):
-        (tmp_path / run / "hf").mkdir(parents=True)
+        (tmp_path / run).mkdir(parents=True)
     assert completed("road finetune my") == ["my.yaml"]
     for command in ("runs show", "report", "predict", "export", "serve", "push"):
-        assert completed(f"road {command} runs/") == ["runs/deep/", "runs/one"]
+        assert completed(f"road {command} runs/") == ["runs/deep/", "runs/one/"]
     assert complete_run("nowhere/") == []
-    (tmp_path / "sweeps" / "kd").mkdir(parents=True)
-    (tmp_path / "sweeps" / "kd" / "sweep.resolved.yaml").touch()
-    assert complete_run("sweeps/") == ["sweeps/kd"]
