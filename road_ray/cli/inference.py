@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,7 +24,6 @@ from road_ray.system.files import STDIN, check_input, check_new
 
 if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
-    from road_ray.inference.predict_file import Predict
 
 
 InputArgument = Annotated[
@@ -116,29 +113,19 @@ def predict(
     options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
     options["n_best"] = n_best
-    pool: AbstractContextManager[Predict | None] = nullcontext()
-    if on_pool:
-        pool = _actors(model, options, workers, gpus_per_worker or 0.0, address)
-    from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import json_line, predict_file, predicted
-
-    # Beside actors it only says what fields the model has, and a GPU is for them.
-    predictor = load(model, **options, device="cpu" if on_pool else None)
     if output is None:
-        found = input_rows(source, chosen, predictor.fields, predictor.trained)
-        for predictions in predicted(predictor, found):
-            for prediction in predictions:
-                typer.echo(json_line(prediction))
+        _print(model, source, chosen, options)
         return
-    with pool as by_actors:
-        rows = predict_file(
-            *(predictor, source, output),
-            model=model,
-            columns=chosen,
-            predict=by_actors,
-            escape_formulas=escape_formulas,
-        )
+    call: dict[str, Any] = {"model": model, "columns": chosen}
+    call["escape_formulas"] = escape_formulas
+    if on_pool:
+        pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
+        rows = _write_by_actors(source, output, call, options, pool)
+    else:
+        from road_ray.inference.load_model import load
+        from road_ray.inference.predict_file import predict_file
+
+        rows = predict_file(load(model, **options), source, output, **call)
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": rows}))
         return
@@ -165,25 +152,45 @@ def _chosen(
     return chosen
 
 
-@contextmanager
-def _actors(
-    model: str, options: dict[str, Any], workers: int | None, gpus: float, address: str | None
-) -> Iterator[Predict]:
-    """Start actors with the model, and give the function that predicts chunks of rows by them."""
+def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, Any]) -> None:
+    """Print the predictions as JSONL."""
+    from road_ray.inference.input_rows import input_rows
+    from road_ray.inference.load_model import load
+    from road_ray.inference.predict_file import json_line, predicted
+
+    predictor = load(model, **options)
+    rows = input_rows(source, columns, predictor.fields, predictor.trained)
+    for predictions in predicted(predictor, rows):
+        for prediction in predictions:
+            typer.echo(json_line(prediction))
+
+
+def _write_by_actors(
+    source: str,
+    output: Path,
+    call: dict[str, Any],
+    options: dict[str, Any],
+    pool: dict[str, Any],
+) -> int:
+    """Write the predictions of a pool of actors to a file and return their number."""
     from road_ray.distributed.connection import check_machine, prepare_address
 
-    prepare_address(address)  # what Ray reads at its import
-    check_machine(workers or 0, address)
+    prepare_address(pool["address"])  # what Ray reads at its import
+    check_machine(pool["workers"] or 0, pool["address"])
     from road_ray.distributed.batch_inference import batch_inference
-    from road_ray.inference.predict_file import chunk_predictor
+    from road_ray.inference.input_rows import input_rows
+    from road_ray.inference.load_model import load
+    from road_ray.inference.predict_file import chunk_predictor, predict_file
 
+    model = call["model"]
+    # Here it only says what fields the model has, and a GPU is for the actors.
+    predictor = load(model, **options, device="cpu")
+    if source != STDIN:  # a mistake in the first row is told before a cluster starts
+        next(input_rows(source, call["columns"], predictor.fields, predictor.trained))
     place = str(Path(model).resolve()) if Path(model).exists() else model
-    pool = batch_inference(
-        chunk_predictor, place, options, workers=workers, gpus=gpus, address=address
-    )
-    with pool as predict_chunks:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has one of its own
-        yield predict_chunks
+    with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has a handler of its own
+        return predict_file(predictor, source, output, predict=predict_on_pool, **call)
 
 
 def _column(word: str, option: str) -> tuple[str, str]:
