@@ -118,14 +118,8 @@ def predict(
         return
     call: dict[str, Any] = {"model": model, "columns": chosen}
     call["escape_formulas"] = escape_formulas
-    if on_pool:
-        pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
-        rows = _write_by_actors(source, output, call, options, pool)
-    else:
-        from road_ray.inference.load_model import load
-        from road_ray.inference.predict_file import predict_file
-
-        rows = predict_file(load(model, **options), source, output, **call)
+    pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
+    rows = (_write_by_actors if on_pool else _write)(source, output, call, options, pool)
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": rows}))
         return
@@ -163,6 +157,16 @@ def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, An
     for predictions in predicted(predictor, rows):
         for prediction in predictions:
             typer.echo(json_line(prediction))
+
+
+def _write(
+    source: str, output: Path, call: dict[str, Any], options: dict[str, Any], _: object
+) -> int:
+    """Write the predictions to a file and return their number."""
+    from road_ray.inference.load_model import load
+    from road_ray.inference.predict_file import predict_file
+
+    return predict_file(load(call["model"], **options), source, output, **call)
 
 
 def _write_by_actors(
