@@ -15,7 +15,6 @@ from road_ray.data.load_split import Split, check_own_names, find_dataset, has_f
 from road_ray.data.readers.layouts import file_names
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, MultiLabel, Span, Tag
 from road_ray.errors import ConfigError, DataError, did_you_mean, nearest
-from road_ray.models.heads import own_head
 from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -83,6 +82,8 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
         dataset, task = find_dataset(name, source)
         check_own_names(dataset)
         if task.head is not None:
+            from road_ray.models.heads import own_head  # with torch, which other checks do without
+
             own_head(task.head)
         if has_files(name, split, source) or (root := root_of(name, source)) is None:
             continue

@@ -82,10 +82,10 @@ def greedy_members(models: Sequence[Path], score: Callable[[Sequence[Path]], flo
 
 def average_models(models: Sequence[Path], output: Path) -> None:
     """Write a model with the mean of the models' weights, with tokenizer, record and card of the
-    first one; integers are copied. The mean is taken in fp64 and has the dtype of the weights.
+    first one; integers are those of all. The mean is taken in fp64 and has the dtype of the weights.
 
     Raises ``CheckpointError`` for models that differ in configuration, labels or their order,
-    tokenizer, or names and shapes of weights, and for weights that are not finite.
+    tokenizer, integers, or names and shapes of weights, and for weights that are not finite.
     """
     check_equal_tokenizers(models)
     first, *others = models
@@ -124,7 +124,12 @@ def _mean(name: str, models: Sequence[Path]) -> dict[str, Tensor]:
                 "dtype\n  fix: average models of one architecture"
             )
         for key, x in tensors.items():
+            # The order of labels in a head of the user's own, above all.
+            if key in mean and not x.is_floating_point() and not torch.equal(mean[key], x):
+                raise CheckpointError(
+                    f"{model / name}: the integers {key} differ from those of {models[0]}\n"
+                    "  fix: average models of one architecture, with the same labels in one order"
+                )
             share = x.double() / len(models) if x.is_floating_point() else x
-            whole = key in mean and x.is_floating_point()
-            mean[key] = mean[key] + share if whole else mean.get(key, share)
+            mean[key] = mean[key] + share if key in mean and x.is_floating_point() else share
     return {key: x.to(shapes[key][1]) for key, x in mean.items()}

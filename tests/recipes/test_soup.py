@@ -59,6 +59,7 @@ def test_a_greedy_soup_keeps_what_does_not_lower_the_score():
         ("size", "hidden_size differs|intermediate_size differs"),
         ("names", "its weights are not those of"),
         ("not finite", "is not finite"),
+        ("integers", "the integers order differ from those of"),
         ("tokenizer", "another tokenizer"),
     ],
 )
@@ -73,6 +74,10 @@ def test_models_that_cannot_be_averaged_are_refused(models, damage, message, tmp
     elif damage == "tokenizer":
         text = (models[1] / "tokenizer.json").read_text()
         (models[1] / "tokenizer.json").write_text(text.replace('"film"', '"movie"'))
+    elif damage == "integers":  # labels of a head of the user's own, in another order
+        for number, model in enumerate(models):
+            tensors = load_file(model / "model.safetensors") | {"order": np.arange(3) + number}
+            save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
     else:
         tensors = load_file(path)
         name = next(iter(tensors))
