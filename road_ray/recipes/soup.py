@@ -82,7 +82,7 @@ def greedy_members(models: Sequence[Path], score: Callable[[Sequence[Path]], flo
 
 def average_models(models: Sequence[Path], output: Path) -> None:
     """Write a model with the mean of the models' weights, with tokenizer, record and card of the
-    first one; integers are those of all. The mean is taken in fp64 and has the dtype of the weights.
+    first one. The mean is taken in fp64 and has the dtype of the weights.
 
     Raises ``CheckpointError`` for models that differ in configuration, labels or their order,
     tokenizer, integers, or names and shapes of weights, and for weights that are not finite.
