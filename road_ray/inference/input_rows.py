@@ -142,10 +142,12 @@ def input_rows(
 
     A field is read from the column that ``columns`` names. Others are read from the columns of the
     training if the row has all of these, else from those of their own names. A row without an id
-    gets its number from 0.
+    gets its number from 0, and ``row NUMBER`` behind a row that has one, so that given and counted
+    ids differ.
 
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
-    ``DataError`` for a row that lacks a column, and for a file without rows.
+    ``DataError`` for a row that lacks a column, for a given id that was counted before, and for a
+    file without rows.
     """
     trained = trained or TrainedInput()
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
@@ -154,12 +156,22 @@ def input_rows(
             f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
         )
     seen, use, number = None, _Use({}, {}), -1
+    counted: int | None = None  # rows before the first with an id
     for number, (where, row) in enumerate(file_rows(source, trained)):
         if row.keys() != seen:  # in a table: the first row
             seen, use = row.keys(), _use_of(where, row, columns, fields, trained)
         values = {name: cell(row, column) for name, column in use.read.items()}
         given = values.get("id")
-        values["id"] = str(number) if given is None or given == "" else str(given)
+        if given is None or given == "":
+            values["id"] = str(number) if counted is None else f"row {number}"
+        else:
+            counted = number if counted is None else counted
+            values["id"] = name = str(given)
+            if name.isdecimal() and name == str(int(name)) and int(name) < counted:
+                raise DataError(
+                    f"{where}: id {name!r} is also the number of a row before it, which has "
+                    "no id\n  fix: give all rows an id, or none"
+                )
         yield InputRow(where, values, {name: row[column] for name, column in use.copied.items()})
     if number < 0:
         raise DataError(

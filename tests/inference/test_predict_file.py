@@ -164,10 +164,19 @@ def test_choices_are_the_columns_of_the_training(rows_file):
     assert row.copied == {"gold": "0"}
 
 
-def test_a_row_without_an_id_has_its_number(rows_file):
+def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file):
     """``id: null`` was the text ``None`` in every row."""
-    path = rows_file(".jsonl", [{"text": "a", "id": value} for value in (None, "q", "", 7)])
-    assert [row.fields["id"] for row in input_rows(path, EACH, ("text",))] == ["0", "q", "2", "7"]
+
+    def ids(*given):
+        path = rows_file(".jsonl", [{"text": "a", "id": value} for value in given])
+        return [row.fields["id"] for row in input_rows(path, EACH, ("text",))]
+
+    assert ids(None, None, "") == ["0", "1", "2"]
+    assert ids("1", None, "7", None) == ["1", "row 1", "7", "row 3"]
+    assert ids(None, "q", None) == ["0", "q", "row 2"]
+    assert ids(None, "5", None, "1") == ["0", "5", "row 2", "1"]  # row 1 has its own
+    with pytest.raises(DataError, match=r"rows.jsonl:3: id '0' is also the number of a row"):
+        ids(None, None, "0")
 
 
 def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(rows_file):
