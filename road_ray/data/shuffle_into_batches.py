@@ -47,7 +47,7 @@ class Windows:
 
     starts: Longs  # [shards + 1] number of the first row of each shard
     rows: int  # of a window
-    expect: Callable[[Sequence[int]], None] = lambda shards: None
+    expect: Callable[[Sequence[int]], None] | None = None
     """Called with the numbers of the shards that are read from now on."""
 
 
@@ -79,8 +79,9 @@ class WindowOrder:
     def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
         following = (epoch, window + 1) if window + 1 < self.count else (epoch + 1, 0)
         parts = self._parts(epoch, window)
-        soon = [shard for shard, _, _ in (*parts, *self._parts(*following))]
-        self.windows.expect(list(dict.fromkeys(soon)))
+        if self.windows.expect is not None:
+            soon = [shard for shard, _, _ in (*parts, *self._parts(*following))]
+            self.windows.expect(list(dict.fromkeys(soon)))
         starts = self.windows.starts
         rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
         rng = np.random.default_rng((self.seed, 7, epoch, window))

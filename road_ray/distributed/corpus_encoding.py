@@ -14,7 +14,6 @@ from road_ray.data.corpus.encode_documents import (
     Encoded,
     Encoder,
     Encoding,
-    encode_block,
     encoded_blocks,
 )
 from road_ray.distributed.batch_inference import batch_inference
@@ -49,6 +48,6 @@ def encoded_on_cluster(
     A block whose machine dies is encoded elsewhere. Raises ``ClusterError``.
     """
     with batch_inference(
-        partial, encode_block, encoder, actors="encoders", workers=processes, address=address
+        partial, Encoder.__getitem__, encoder, actors="encoders", workers=processes, address=address
     ) as encoded:
         yield from encoded(blocks)

@@ -169,11 +169,16 @@ def write_text_atomic(path: Path, text: str) -> None:
 
     Raises ``ResourceError`` if it cannot be written.
     """
+    write_bytes_atomic(path, text.encode())
+
+
+def write_bytes_atomic(path: Path, content: bytes) -> None:
+    """Write a file, or anything with the bytes of one, as ``write_text_atomic``."""
     staged = staged_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with staged.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with staged.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)

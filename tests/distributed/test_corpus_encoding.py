@@ -24,7 +24,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def encoder(tokenizer):
-    return Encoder.of(tokenizer, max_length_tokens=12, seed=3)
+    return Encoder.of(tokenizer, 12)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def test_the_command_takes_an_address(cluster, road, tokenizer, tmp_path, monkey
 def test_a_block_whose_process_is_killed_is_encoded_again_in_its_place(
     cluster, encoder, tmp_path, monkeypatch
 ):
-    mark, encode = str(tmp_path / "died"), module.encode_block
+    mark, encode = str(tmp_path / "died"), Encoder.__getitem__
 
     def dying(settings, block):
         if block.number == 5 and not Path(mark).exists():
@@ -88,7 +88,7 @@ def test_a_block_whose_process_is_killed_is_encoded_again_in_its_place(
             os.kill(os.getpid(), signal.SIGKILL)
         return encode(settings, block)
 
-    monkeypatch.setattr(module, "encode_block", dying)
+    monkeypatch.setattr(Encoder, "__getitem__", dying)
     there = rows(encoded_on_cluster(blocks_of([DOCUMENTS]), encoder))
     assert Path(mark).exists(), "the kill did not fire"
     assert len(there) > 8

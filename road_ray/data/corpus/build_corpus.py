@@ -11,7 +11,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +32,8 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     tokenizer_digest,
 )
 from road_ray.data.tokenizer import special_ids
-from road_ray.errors import DataError, ResourceError
-from road_ray.system.files import is_abandoned, staged_beside
-from road_ray.system.operating_system import sync
+from road_ray.errors import DataError
+from road_ray.system.files import is_abandoned, write_bytes_atomic
 from road_ray.system.remote_files import Storage
 
 if TYPE_CHECKING:
@@ -53,8 +51,7 @@ def build_corpus(
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
-    seed: int = 0,
-    source: str = "",
+    source: str,
     processes: int | None = None,
     encoding: Encoding = encoded_blocks,
 ) -> None:
@@ -66,32 +63,32 @@ def build_corpus(
     names, so they need no lock. Raises ``DataError`` for a text without rows.
     """
     special_ids(tokenizer)  # raises before hours of tokenising
+    name = source.split(", ")[0]
     _log.info(
-        "%s: cutting it into rows of %d tokens, once; stored in %s",
-        source.split(", ")[0] or "the corpus", max_length_tokens, place,
-    )  # fmt: skip
+        "%s: cutting it into rows of %d tokens, once; stored in %s", name, max_length_tokens, place
+    )
 
     def write(name: str, content: Any) -> None:
         if isinstance(place, Storage):
             place.write(f"{place.base}/{name}", content)
-        else:
-            _write_file(place / name, content)
+        else:  # beside its place, then renamed: another builder's may be mapped there
+            write_bytes_atomic(place / name, content)
 
     if isinstance(place, Path):
         for left in filter(is_abandoned, place.glob(".*")):  # part of a file, of a killed build
             left.unlink(missing_ok=True)
-    encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
+    encoder = Encoder.of(tokenizer, max_length_tokens)
     sizes = _write_shards(encoding(blocks_of(parts), encoder, processes=processes), write)
     if not sizes["rows"]:
         raise DataError(
-            f"{source or 'the corpus'}: 0 rows of text\n"
+            f"{source}: 0 rows of text\n"
             "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
         )
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "tokenizer": tokenizer_digest(tokenizer),
         "max_length_tokens": max_length_tokens,
-        "seed": seed,
+        "seed": 0,  # of the random choices of `Encoder`
         "source": source,
         "mean_length": round(sizes["tokens"] / sizes["rows"], 2),
         **sizes,
@@ -107,23 +104,6 @@ def is_built(place: Path | Storage) -> bool:
     return (place / MANIFEST).exists()
 
 
-def _write_file(path: Path, content: Any) -> None:
-    """Write a file beside ``path``, then rename it: another builder's may be mapped there."""
-    staged = staged_beside(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_bytes(content)
-        sync(staged)
-        staged.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            staged.unlink()
-        raise ResourceError(
-            f"{path}: the corpus cannot be written: {error}\n"
-            "  fix: free space there, make it writable, or name another directory"
-        ) from error
-
-
 def _write_shards(encoded: Iterator[Encoded], write: Callable[[str, Any], None]) -> dict[str, Any]:
     """Write the shards of all parts; return their part of the manifest."""
     total = dict.fromkeys(("rows", "tokens", "documents", "longest", "largest_id"), 0)
@@ -132,7 +112,13 @@ def _write_shards(encoded: Iterator[Encoded], write: Callable[[str, Any], None])
     logged_at = time.monotonic()
     for part, blocks in groupby(encoded, key=lambda block: block.part):
         for number, shard in enumerate(_shards(blocks)):
-            name, content = f"shard-{part:05d}-{number:05d}.arrow", _arrow(shard)
+            edges = np.concatenate([[0], np.cumsum(shard.lengths, dtype=np.int64)])
+            tokens = pa.LargeListArray.from_arrays(pa.array(edges), pa.array(shard.tokens))
+            columns = [tokens, pa.array(shard.first_segments)]
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, _SCHEMA) as writer:
+                writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+            name, content = f"shard-{part:05d}-{number:05d}.arrow", sink.getvalue()
             write(name, content)
             sha256[name] = hashlib.sha256(content).hexdigest()
             sizes[name] = len(shard.lengths), content.size
@@ -174,13 +160,3 @@ def _split(blocks: Sequence[Encoded], rows: int) -> tuple[Encoded, Encoded]:
         Encoded(part, documents, tokens[:end], lengths[:rows], firsts[:rows]),
         Encoded(part, 0, tokens[end:], lengths[rows:], firsts[rows:]),
     )
-
-
-def _arrow(shard: Encoded) -> pa.Buffer:
-    edges = np.concatenate([[0], np.cumsum(shard.lengths, dtype=np.int64)])
-    column = pa.LargeListArray.from_arrays(pa.array(edges), pa.array(shard.tokens))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, _SCHEMA) as writer:
-        columns = [column, pa.array(shard.first_segments)]
-        writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-    return sink.getvalue()

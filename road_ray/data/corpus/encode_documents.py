@@ -67,19 +67,27 @@ def blocks_of(parts: Iterable[Iterable[str]]) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encoder of text as rows, which depend only on part and number of the block, and its text."""
+    """Encoder of text as rows, which depend only on part and number of the block, and its text.
+
+    It is a data set whose indices are blocks, for the processes of a ``DataLoader``. Source of the
+    rows: google electra, build_pretraining_dataset.py.
+    """
 
     tokenizer: str  # of the library `tokenizers`, as JSON
     cls_id: int
     sep_id: int
     max_length_tokens: int
-    seed: int
 
     @classmethod
-    def of(cls, tokenizer: Any, *, max_length_tokens: int, seed: int) -> Encoder:
+    def of(cls, tokenizer: Any, max_length_tokens: int) -> Encoder:
         """Return an encoder with the tokenizer of ``transformers``, untruncating."""
         ids = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
-        return cls(tokenizer.backend_tokenizer.to_str(), *ids, max_length_tokens, seed)
+        return cls(tokenizer.backend_tokenizer.to_str(), *ids, max_length_tokens)
+
+    def __getitem__(self, block: Block) -> Encoded:
+        """Return the rows of a block, in a worker, which has one core."""
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        return self.encode(block)
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block; no row holds text of two documents."""
@@ -89,17 +97,11 @@ class Encoder:
         flat = list(chain.from_iterable(split))
         encodings = _tokenizer(self.tokenizer).encode_batch_fast(flat, add_special_tokens=False)
         encoded: Iterator[TokenIds] = (array("i", encoding.ids) for encoding in encodings)
-        rng = np.random.default_rng((self.seed, block.number, block.part))
+        rng = np.random.default_rng((0, block.number, block.part))
         rows: list[TokenIds] = []
         firsts: list[int] = []
         for sentences in split:
-            for row, first in two_segments(
-                list(islice(encoded, len(sentences))),
-                max_length_tokens=self.max_length_tokens,
-                cls_id=self.cls_id,
-                sep_id=self.sep_id,
-                rng=rng,
-            ):
+            for row, first in self.two_segments(list(islice(encoded, len(sentences))), rng):
                 rows.append(row)
                 firsts.append(first)
         return Encoded(
@@ -110,11 +112,50 @@ class Encoder:
             first_segments=np.array(firsts, dtype=np.int32),
         )
 
+    def two_segments(
+        self, sentences: Iterable[Sequence[int]], rng: np.random.Generator
+    ) -> Iterator[tuple[TokenIds, int]]:
+        """Yield rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one
+        document. Segments are contiguous text; its tail makes a last, shorter row.
+        """
+        waiting: list[Sequence[int]] = []
+        length, target = 0, self.max_length_tokens
+        for sentence in filter(None, sentences):
+            waiting.append(sentence)
+            length += len(sentence)
+            if length >= target:
+                yield self._row(waiting, target, rng)
+                waiting, length = [], 0
+                short = rng.random() < _SHORT_FRACTION
+                longest = self.max_length_tokens
+                target = int(rng.integers(5, longest)) if short else longest
+        if waiting:
+            yield self._row(waiting, target, rng)
 
-def encode_block(encoder: Encoder, block: Block) -> Encoded:
-    """Return the rows of a block, in a worker, which has one core."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    return encoder.encode(block)
+    def _row(
+        self, sentences: list[Sequence[int]], target: int, rng: np.random.Generator
+    ) -> tuple[TokenIds, int]:
+        single = rng.random() < _SINGLE_SEGMENT_FRACTION
+        first_target = 100_000 if single else (target - 3) // 2
+        first, second = array("i"), array("i")
+        for sentence in sentences:
+            fits = len(first) + len(sentence) < first_target
+            # The released code puts a later sentence that fits back into the first segment; then
+            # the text would not be contiguous. One that straddles the target goes to either.
+            if not first or (
+                not second and (fits or (len(first) < first_target and rng.random() < 0.5))
+            ):
+                first.extend(sentence)
+            else:
+                second.extend(sentence)
+        first = first[: self.max_length_tokens - 2]
+        second = second[: max(0, self.max_length_tokens - len(first) - 3)]
+        row = array("i", [self.cls_id]) + first
+        row.append(self.sep_id)
+        if second:
+            row += second
+            row.append(self.sep_id)
+        return row, len(first) + 2
 
 
 @lru_cache(maxsize=2)
@@ -125,68 +166,6 @@ def _tokenizer(as_json: str) -> Any:
     tokenizer.no_truncation()  # limits of an earlier call are saved with it
     tokenizer.no_padding()
     return tokenizer
-
-
-def two_segments(
-    sentences: Iterable[Sequence[int]],
-    *,
-    max_length_tokens: int,
-    cls_id: int,
-    sep_id: int,
-    rng: np.random.Generator,
-) -> Iterator[tuple[TokenIds, int]]:
-    """Yield rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one
-    document.
-
-    Segments are contiguous text; the tail of the document makes a last, shorter row. Source: google
-    electra, build_pretraining_dataset.py.
-    """
-    waiting: list[Sequence[int]] = []
-    length = 0
-    target = max_length_tokens
-    for sentence in sentences:
-        if not sentence:
-            continue
-        waiting.append(sentence)
-        length += len(sentence)
-        if length >= target:
-            yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
-            waiting, length = [], 0
-            short = rng.random() < _SHORT_FRACTION
-            target = int(rng.integers(5, max_length_tokens)) if short else max_length_tokens
-    if waiting:
-        yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
-
-
-def _row(
-    sentences: list[Sequence[int]],
-    target: int,
-    max_length_tokens: int,
-    cls_id: int,
-    sep_id: int,
-    rng: np.random.Generator,
-) -> tuple[TokenIds, int]:
-    single = rng.random() < _SINGLE_SEGMENT_FRACTION
-    first_target = 100_000 if single else (target - 3) // 2
-    first, second = array("i"), array("i")
-    for sentence in sentences:
-        fits = len(first) + len(sentence) < first_target
-        # The released code puts a later sentence that fits back into the first segment; then
-        # the text would not be contiguous. One that straddles the target goes to either.
-        if not first or (
-            not second and (fits or (len(first) < first_target and rng.random() < 0.5))
-        ):
-            first.extend(sentence)
-        else:
-            second.extend(sentence)
-    first = first[: max_length_tokens - 2]
-    second = second[: max(0, max_length_tokens - len(first) - 3)]
-    row = array("i", [cls_id]) + first
-    row.append(sep_id)
-    if second:
-        row += second
-        row.append(sep_id)
-    return row, len(first) + 2
 
 
 Encoding: TypeAlias = Callable[..., Iterator[Encoded]]
@@ -210,10 +189,11 @@ def encoded_blocks(
     from torch.utils.data import DataLoader
 
     # Its worker processes end with this one and answer in order; a block is what they "sample".
-    encoding: Any = _Encoding(encoder)  # all that a data set needs to be
-    options: dict[str, Any] = {"sampler": blocks, "collate_fn": _as_is, "batch_size": None}
+    data_set: Any = encoder
+    options: dict[str, Any] = {"sampler": blocks, "batch_size": None}
+    options["collate_fn"] = Encoded._make  # the rows as they are, no tensors of them
     try:
-        yield from DataLoader(encoding, num_workers=count, **options)
+        yield from DataLoader(data_set, num_workers=count, **options)
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
@@ -222,17 +202,3 @@ def encoded_blocks(
             "  fix: see its own message above; without one, it was probably killed for lack of "
             "memory: use fewer processes"
         ) from error
-
-
-@dataclass(frozen=True)
-class _Encoding:
-    """A data set whose indices are blocks, for the processes of a ``DataLoader``."""
-
-    encoder: Encoder
-
-    def __getitem__(self, block: Block) -> Encoded:
-        return encode_block(self.encoder, block)
-
-
-def _as_is(encoded: Encoded) -> Encoded:
-    return encoded

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -24,10 +24,11 @@ import numpy as np
 import pyarrow as pa
 from filelock import FileLock
 
+from road_ray.data.config import CorpusConfig
 from road_ray.data.features.examples_and_features import Ints, Longs
 from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, DataError, ResourceError, RoadError
-from road_ray.system.files import sha256_of
+from road_ray.system.files import cache_home, sha256_of
 from road_ray.system.remote_files import Storage
 
 if TYPE_CHECKING:
@@ -126,33 +127,53 @@ class _Column:
         return int(self.corpus.manifest["longest"])
 
 
-def open_corpus(directory: Path, windows_of: int | None = None) -> Corpus:
-    """Open a built corpus and memory-map its shards. Rows of ``windows_of`` shards are shuffled
-    together; None: all rows.
+def open_corpus(place: Path | Storage, data: CorpusConfig) -> Corpus:
+    """Open a built corpus: in a directory all shards, memory-mapped; at an address those that are
+    read, through ``data.shard_cache``.
 
-    Every process reads the shards once to compare their sha256 with the manifest's. Raises
-    ``DamagedCorpus`` if there is no corpus, or a shard is damaged or missing.
+    Every process reads the shards of a directory once to compare their sha256 with the manifest's.
+    Raises ``DamagedCorpus`` if there is no corpus, or the manifest or such a shard is damaged or
+    missing, ``ConfigError`` for a cache that is too small.
     """
-    path = directory / MANIFEST
-    try:
-        manifest, shards = parse_manifest(path.read_bytes(), path, directory)
-        opened = []
-        for shard in shards:
-            path = directory / shard.name
-            state = path.stat()
-            if _read_once(path, state.st_ino, state.st_size, state.st_mtime_ns) != shard.sha256:
-                raise _damaged(path, "its sha256 is another than the manifest's", directory)
-            opened.append(open_shard(path))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _damaged(path, str(error), directory) from error
-    starts = _starts_of(shards)
+    opened: Sequence[OpenShard]
+    num_shuffled, expect = data.shuffled_shards, None
+    if isinstance(place, Path):
+        file = place / MANIFEST
+        try:
+            manifest, shards = _parse_manifest(file.read_bytes(), file, place)
+            mapped = []
+            for shard in shards:
+                file = place / shard.name
+                state = file.stat()
+                if _read_once(file, state.st_ino, state.st_size, state.st_mtime_ns) != shard.sha256:
+                    raise _damaged(file, "its sha256 is another than the manifest's", place)
+                mapped.append(_open_shard(file))
+            opened = tuple(mapped)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _damaged(file, str(error), place) from error
+    else:
+        path = f"{place.base}/{MANIFEST}"
+        entry = place.find(path)
+        content = b"" if entry is None else place.read(path, 0, entry.bytes)
+        manifest, shards = _parse_manifest(content, place.shown(path), str(place))
+        num_shuffled = min(num_shuffled or SHUFFLED_SHARDS, len(shards))
+        opened = cached = CachedShards(place, shards, data, num_shuffled + 2)
+        expect = cached.expect
+    starts = np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
     windows = None
-    if windows_of is not None:
-        windows = Windows(starts, windows_of * max(shard.rows for shard in shards))
-    return Corpus(directory, tuple(opened), starts, manifest, windows)
+    if num_shuffled is not None:
+        rows = num_shuffled * max(shard.rows for shard in shards)
+        windows = Windows(starts, rows, expect)
+    where = place if isinstance(place, Path) else str(place)
+    return Corpus(where, opened, starts, manifest, windows)
 
 
-def open_shard(path: Path) -> OpenShard:
+@lru_cache(maxsize=4096)
+def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
+    return sha256_of(path)
+
+
+def _open_shard(path: Path) -> OpenShard:
     """Memory-map a shard."""
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     column = batch.column(0)
@@ -169,7 +190,7 @@ class Shard(NamedTuple):
     sha256: str
 
 
-def parse_manifest(
+def _parse_manifest(
     content: bytes, path: Path | str, corpus: Path | str
 ) -> tuple[dict[str, Any], list[Shard]]:
     """Return the manifest of a corpus and its shards. Raises ``DamagedCorpus`` for a damaged
@@ -189,20 +210,10 @@ def parse_manifest(
         raise _damaged(path, repr(error), corpus) from error
 
 
-def _starts_of(shards: Sequence[Shard]) -> Longs:
-    """Return the number of the first row of each shard, and of all rows."""
-    return np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
-
-
 def manifest_digest(manifest: dict[str, Any]) -> str:
     """Return the sha256 of a manifest without its digest."""
     content = {key: value for key, value in manifest.items() if key != "digest"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-@lru_cache(maxsize=4096)
-def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
-    return sha256_of(path)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
@@ -216,26 +227,72 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class ShardCache:
-    """Directory of copies of at most ``limit_bytes``, one of which is fetched at a time."""
+class CachedShards(Sequence[OpenShard]):
+    """Shards of a stored corpus, opened when they are read, from local copies in ``directory``.
 
-    directory: Path
-    limit_bytes: int
+    The copies have at most ``limit_bytes``, and one is fetched at a time. At most ``num_open``
+    shards are open, because an evicted file takes room until it is closed; the least recently used
+    are closed. Raises ``ConfigError`` for a cache that has no room for them.
+    """
 
-    def fetch(self, storage: Storage, shard: Shard) -> Path:
+    def __init__(
+        self, storage: Storage, shards: Sequence[Shard], data: CorpusConfig, num_open: int
+    ) -> None:
+        self.storage, self.shards = storage, shards
+        self.directory = data.shard_cache or cache_home() / "shards"
+        self.limit_bytes = round(data.shard_cache_gb * 1e9)
+        self._opened = lru_cache(maxsize=num_open)(self._open)
+        self._verified: set[Path] = set()
+        largest = max(shard.bytes for shard in shards)
+        if self.limit_bytes < num_open * largest:
+            raise ConfigError(
+                f"data.shard_cache_gb = {self.limit_bytes / 1e9:g}: {num_open - 2} shards of at "
+                f"most {largest / 1e6:.0f} MB are shuffled together\n"
+                f"  allowed: at least {num_open * largest / 1e9:.2g} GB, for these and two more\n"
+                "  fix: raise it, or lower data.shuffled_shards"
+            )
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, number: int) -> OpenShard:  # type: ignore[override]
+        return self._opened(number)
+
+    def _open(self, number: int) -> OpenShard:
+        sha256 = self.shards[number].sha256
+        while True:
+            path = self.fetch(number)
+            # Another process may evict or have damaged it before it is open.
+            with suppress(FileNotFoundError):
+                if path in self._verified or sha256_of(path) == sha256:
+                    self._verified.add(path)
+                    return _open_shard(path)
+                path.unlink()
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        """Fetch these shards in the background, in this order."""
+
+        def fetch() -> None:
+            with suppress(RoadError, OSError):  # raised when the shard is read
+                for number in numbers:
+                    self.fetch(number)
+
+        threading.Thread(target=fetch, daemon=True).start()
+
+    def fetch(self, number: int) -> Path:
         """Return the local copy of a shard; fetch it if needed.
 
         Raises ``DataError`` if the stored shard does not match the manifest, and
         ``ResourceError`` if the storage fails or the disk has no room.
         """
+        shard = self.shards[number]
         path = self.directory / f"{shard.sha256}.arrow"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             if not _touched(path, shard.bytes):
                 with FileLock(self.directory / "lock"):
                     if not _touched(path, shard.bytes):  # another process has fetched it
-                        self._fetch(storage, shard, path)
+                        self._fetch(shard, path)
             return path
         except OSError as error:
             raise ResourceError(
@@ -245,7 +302,7 @@ class ShardCache:
                 "  kept: the checkpoints and the shards; to resume, run the same command"
             ) from error
 
-    def _fetch(self, storage: Storage, shard: Shard, path: Path) -> None:
+    def _fetch(self, shard: Shard, path: Path) -> None:
         """Evict shards until this one fits, then fetch it; the lock is held."""
         partial = path.with_suffix(".partial")
         for left in self.directory.glob("*.partial"):  # of a killed process
@@ -258,92 +315,21 @@ class ShardCache:
                 break
             total -= old.stat().st_size
             old.unlink()
+        stored = f"{self.storage.base}/{shard.name}"
         try:
             with partial.open("wb") as file:
-                digest = storage.download(f"{storage.base}/{shard.name}", file, shard.bytes)
+                digest = self.storage.download(stored, file, shard.bytes)
             if digest == shard.sha256:
                 os.replace(partial, path)
                 return
         finally:
             partial.unlink(missing_ok=True)
         raise DataError(
-            f"{storage}/{shard.name}: damaged corpus: sha256 {digest[:12]}, the manifest has "
+            f"{self.storage}/{shard.name}: damaged corpus: sha256 {digest[:12]}, the manifest has "
             f"{shard.sha256[:12]}; it was changed after the corpus was built\n"
             "  fix: delete the corpus there and build it again\n"
             "  kept: the checkpoints; to resume, run the same command"
         )
-
-
-class CachedShards(Sequence[OpenShard]):
-    """Shards of a stored corpus, opened when they are read; the least recently used are closed.
-
-    At most ``num_open`` are open, because an evicted file takes room until it is closed.
-    """
-
-    def __init__(
-        self, storage: Storage, shards: Sequence[Shard], cache: ShardCache, num_open: int
-    ) -> None:
-        self.storage, self.shards, self.cache = storage, shards, cache
-        self._opened = lru_cache(maxsize=num_open)(self._open)
-        self._verified: set[Path] = set()
-
-    def __len__(self) -> int:
-        return len(self.shards)
-
-    def __getitem__(self, number: int) -> OpenShard:  # type: ignore[override]
-        return self._opened(number)
-
-    def __iter__(self) -> Iterator[OpenShard]:
-        return (self[number] for number in range(len(self)))
-
-    def _open(self, number: int) -> OpenShard:
-        shard = self.shards[number]
-        while True:
-            path = self.cache.fetch(self.storage, shard)
-            # Another process may evict or have damaged it before it is open.
-            with suppress(FileNotFoundError):
-                if path in self._verified or sha256_of(path) == shard.sha256:
-                    self._verified.add(path)
-                    return open_shard(path)
-                path.unlink()
-
-    def expect(self, numbers: Sequence[int]) -> None:
-        """Fetch these shards in the background, in this order."""
-
-        def fetch() -> None:
-            with suppress(RoadError, OSError):  # raised when the shard is read
-                for number in numbers:
-                    self.cache.fetch(self.storage, self.shards[number])
-
-        threading.Thread(target=fetch, daemon=True).start()
-
-
-def open_stored_corpus(
-    storage: Storage, cache: ShardCache, shuffled_shards: int | None = None
-) -> Corpus:
-    """Open the corpus at an address; ``shuffled_shards`` are shuffled together.
-
-    Raises ``DamagedCorpus`` for a damaged manifest, ``ConfigError`` for a cache that is too small.
-    """
-    path = f"{storage.base}/{MANIFEST}"
-    entry = storage.find(path)
-    content = b"" if entry is None else storage.read(path, 0, entry.bytes)
-    manifest, shards = parse_manifest(content, storage.shown(path), str(storage))
-    num_shuffled = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
-    largest = max(shard.bytes for shard in shards)
-    least = (num_shuffled + 2) * largest
-    if cache.limit_bytes < least:
-        raise ConfigError(
-            f"data.shard_cache_gb = {cache.limit_bytes / 1e9:g}: {num_shuffled} shards of at most "
-            f"{largest / 1e6:.0f} MB are shuffled together\n"
-            f"  allowed: at least {least / 1e9:.2g} GB, for these and two more\n"
-            "  fix: raise it, or lower data.shuffled_shards"
-        )
-    opened = CachedShards(storage, shards, cache, num_shuffled + 2)
-    starts = _starts_of(shards)
-    rows = num_shuffled * max(shard.rows for shard in shards)
-    windows = Windows(starts, rows, opened.expect)
-    return Corpus(str(storage), opened, starts, manifest, windows)
 
 
 def _touched(path: Path, size: int) -> bool:

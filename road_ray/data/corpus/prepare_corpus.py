@@ -27,9 +27,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     FORMAT,
     Corpus,
     DamagedCorpus,
-    ShardCache,
     open_corpus,
-    open_stored_corpus,
     tokenizer_digest,
 )
 from road_ray.data.load_split import resolve_root
@@ -78,11 +76,11 @@ def prepare_corpus(
     if not is_built(directory):
         build()
     try:
-        corpus = _opened(directory, data)
+        corpus = open_corpus(directory, data)
     except DamagedCorpus as error:
         _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
         build()
-        corpus = _opened(directory, data)
+        corpus = open_corpus(directory, data)
     if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
         raise DataError(
             f"{directory}: token id {largest}, the tokenizer has "
@@ -90,14 +88,6 @@ def prepare_corpus(
             "  fix: name a tokenizer whose ids follow each other from 0"
         )
     return corpus, tokenizer
-
-
-def _opened(directory: Path | Storage, data: CorpusConfig) -> Corpus:
-    if isinstance(directory, Path):
-        return open_corpus(directory, data.shuffled_shards)
-    place = data.shard_cache or cache_home() / "shards"
-    cache = ShardCache(place, round(data.shard_cache_gb * 1e9))
-    return open_stored_corpus(directory, cache, data.shuffled_shards)
 
 
 def is_prepared(data: CorpusConfig) -> bool:
@@ -183,50 +173,38 @@ def _from_hub(name: str, shards: str) -> TextPlace:
     """Return the training split of a data set of the hub: the addresses of its text files, or, for
     other files, a copy beside the shards.
     """
+    from datasets import load_dataset_builder
+
     local = cache_home() / "hub" if is_address(shards) else Path(shards)
     key = hashlib.sha256(name.encode()).hexdigest()[:16]
     copy, listed = local / f"hub-{key}", local / f"hub-{key}.json"
     if copy.is_dir():
         return copy
-    if not listed.is_file():
-        files = _hub_files(name)
-        if not files:
-            return _saved(name, copy)
-        write_json_atomic(listed, files)
-    return tuple(json.loads(listed.read_text(encoding="utf-8")))
-
-
-def _hub_files(name: str) -> list[str]:
-    """Return addresses or paths of the text files of a training split; none if it has others."""
-    from datasets import load_dataset_builder
-
+    if listed.is_file():
+        return tuple(json.loads(listed.read_text(encoding="utf-8")))
     path, _, config = name.partition(":")
     try:
         data_files = load_dataset_builder(path, config or None).config.data_files or {}
     except (OSError, ValueError) as error:
         _log.warning("hub:%s: its files cannot be listed; all of it is fetched: %s", name, error)
-        return []
+        data_files = {}
     files = [str(file) for file in data_files.get("train", ())]
     readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
-    return files if readable and all("::" not in file for file in files) else []
-
-
-def _saved(name: str, directory: Path) -> Path:
-    """Save the training split of a data set of the hub in a directory."""
-    path, _, config = name.partition(":")
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    if files and readable and not any("::" in file for file in files):
+        write_json_atomic(listed, files)
+        return tuple(files)
+    copy.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with staged_directory(directory) as staged:
-            load_rows(Hub(path, config or None), "train").select_columns(["text"]).save_to_disk(
-                staged
-            )
+        with staged_directory(copy) as staged:
+            rows = load_rows(Hub(path, config or None), "train")
+            rows.select_columns(["text"]).save_to_disk(staged)
     except (OSError, ValueError) as error:
         raise DataError(
             f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
             "  fix: check the name, that it has a split `train` with a column `text`, and the "
             "network"
         ) from error
-    return directory
+    return copy
 
 
 def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:

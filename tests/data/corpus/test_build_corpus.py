@@ -41,9 +41,9 @@ def nothing_read_yet():
 
 
 def build(directory, tokenizer, documents=DOCUMENTS, **options):
-    settings = {"max_length_tokens": 32, "seed": 1, "source": "text", "processes": 1} | options
+    settings = {"max_length_tokens": 32, "source": "text", "processes": 1} | options
     build_corpus([documents], directory, tokenizer, **settings)
-    return open_corpus(directory)
+    return open_corpus(directory, CorpusConfig())
 
 
 def all_rows(corpus):
@@ -206,7 +206,7 @@ def test_a_damaged_corpus_is_built_again_to_the_same_bytes(tmp_path, caplog, nam
         path.write_bytes(contents[damage])
     _read_once.cache_clear()
     with pytest.raises(DamagedCorpus, match=rf"(?s){name}: damaged corpus: .*delete"):
-        open_corpus(directory)
+        open_corpus(directory, CorpusConfig())
     prepare_corpus(data, 1)
     assert files(directory) == whole
     assert f"{name}: damaged corpus" in caplog.text
@@ -221,4 +221,4 @@ def test_a_manifest_of_another_content_or_format_is_refused(tokenizer, tmp_path,
     file = tmp_path / "c" / "MANIFEST.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(DamagedCorpus, match=rf"MANIFEST\.json: .* {message}"):
-        open_corpus(tmp_path / "c")
+        open_corpus(tmp_path / "c", CorpusConfig())

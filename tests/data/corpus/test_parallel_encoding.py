@@ -17,7 +17,7 @@ DOCUMENTS = [f"The cat number {n} sat." for n in range(30)]
 
 @pytest.fixture(scope="module")
 def encoder():
-    return Encoder.of(train_wordpiece(DOCUMENTS, vocab_size=60), max_length_tokens=12, seed=3)
+    return Encoder.of(train_wordpiece(DOCUMENTS, vocab_size=60), 12)
 
 
 @pytest.fixture(autouse=True)

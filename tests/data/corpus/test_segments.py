@@ -5,19 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.corpus.encode_documents import two_segments
+from road_ray.data.corpus.encode_documents import Encoder
 
 CLS, SEP = 2, 3
 
 
 def rows_of(sentences, max_length_tokens, seed=0):
-    made = two_segments(
-        sentences,
-        max_length_tokens=max_length_tokens,
-        cls_id=CLS,
-        sep_id=SEP,
-        rng=np.random.default_rng(seed),
-    )
+    encoder = Encoder("", CLS, SEP, max_length_tokens)
+    made = encoder.two_segments(sentences, np.random.default_rng(seed))
     return [(list(row), first) for row, first in made]
 
 

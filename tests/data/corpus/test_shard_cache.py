@@ -9,7 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from road_ray.data.corpus.memory_mapped_corpus import Shard, ShardCache
+from road_ray.data.config import CorpusConfig
+from road_ray.data.corpus.memory_mapped_corpus import CachedShards, Shard
 from road_ray.errors import DataError, ResourceError
 from road_ray.system.remote_files import Storage
 
@@ -27,19 +28,22 @@ def shards(tmp_path):
     return Storage(f"file://{tmp_path / 'store'}"), made
 
 
+def cache_of(shards, directory, limit_bytes=3_000):
+    data = CorpusConfig(shard_cache=directory, shard_cache_gb=limit_bytes / 1e9)
+    return CachedShards(*shards, data, num_open=1)
+
+
 def names(cache):
     return {path.stem for path in cache.directory.glob("*.arrow")}
 
 
 def test_the_least_recently_used_are_evicted_and_the_bound_holds(shards, tmp_path):
-    storage, made = shards
-    cache = ShardCache(tmp_path / "cache", 3_000)
-    for when, shard in enumerate(made[:3]):
-        path = cache.fetch(storage, shard)
-        os.utime(path, (when, when))
-    cache.fetch(storage, made[0])  # now the newest
-    for shard in made[3:5]:
-        cache.fetch(storage, shard)
+    made, cache = shards[1], cache_of(shards, tmp_path / "cache")
+    for when in range(3):
+        os.utime(cache.fetch(when), (when, when))
+    cache.fetch(0)  # now the newest
+    for number in (3, 4):
+        cache.fetch(number)
         held = sum(path.stat().st_size for path in cache.directory.glob("*.arrow"))
         assert held <= 3_000
     assert names(cache) == {made[number].sha256 for number in (0, 3, 4)}
@@ -47,21 +51,19 @@ def test_the_least_recently_used_are_evicted_and_the_bound_holds(shards, tmp_pat
 
 
 def test_what_a_killed_process_left_is_removed(shards, tmp_path):
-    storage, made = shards
-    cache = ShardCache(tmp_path / "cache", 3_000)
+    made, cache = shards[1], cache_of(shards, tmp_path / "cache")
     cache.directory.mkdir()
     (cache.directory / f"{made[1].sha256}.partial").write_bytes(bytes(2500))
-    cache.fetch(storage, made[0])
+    cache.fetch(0)
     assert names(cache) == {made[0].sha256}
     assert not list(cache.directory.glob("*.partial"))
 
 
 def test_a_shard_that_was_changed_in_the_store_is_refused_by_its_digest(shards, tmp_path):
-    storage, made = shards
     (tmp_path / "store" / "0.arrow").write_bytes(b"x" * 1000)
     message = r"0\.arrow: damaged corpus: sha256(?s:.)*changed after(?s:.)*fix(?s:.)*kept"
     with pytest.raises(DataError, match=message):
-        ShardCache(tmp_path / "cache", 3_000).fetch(storage, made[0])
+        cache_of(shards, tmp_path / "cache").fetch(0)
     assert not list((tmp_path / "cache").glob("*.partial"))
 
 
@@ -78,31 +80,30 @@ def test_a_disk_that_another_program_fills_stops_and_is_used_again_when_it_has_r
         for number, content in enumerate(contents)
     ]
     disk, storage = small_disk(48), Storage(f"file://{tmp_path / 'store'}")
-    cache, other = ShardCache(disk / "cache", 10**6), disk / "of another program"
-    for shard, content in zip(made, contents, strict=True):
-        assert cache.fetch(storage, shard).read_bytes() == content
+    cache, other = cache_of((storage, made), disk / "cache", 10**6), disk / "of another program"
+    for number, content in enumerate(contents):
+        assert cache.fetch(number).read_bytes() == content
     assert names(cache) == {made[1].sha256, made[2].sha256}
     with suppress(OSError), other.open("wb") as file:
         file.write(bytes(1 << 20))  # as much as there is room for
     assert shutil.disk_usage(disk).free == 0
-    assert cache.fetch(storage, made[0]).read_bytes() == contents[0]  # in the room of another
+    assert cache.fetch(0).read_bytes() == contents[0]  # in the room of another
     for path in disk.rglob("*.arrow"):
         path.unlink()
     with suppress(OSError), other.open("ab") as file:
         file.write(bytes(1 << 20))
     with pytest.raises(ResourceError, match=r"No space left(?s:.)*kept(?s:.)*resume"):
-        cache.fetch(storage, made[0])
+        cache.fetch(0)
     assert not list(disk.rglob("*.partial"))
     other.unlink()
-    assert cache.fetch(storage, made[0]).read_bytes() == contents[0]
+    assert cache.fetch(0).read_bytes() == contents[0]
 
 
 def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):
     """The second waits for the lock of the first, here a child of the same directory."""
     import threading
 
-    storage, made = shards
-    cache, calls = ShardCache(tmp_path / "cache", 10_000), []
+    cache, calls = cache_of(shards, tmp_path / "cache", 10_000), []
     download = Storage.download
 
     def slow(self, path, target, size):
@@ -111,7 +112,7 @@ def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):
         return download(self, path, target, size)
 
     monkeypatch.setattr(Storage, "download", slow)
-    threads = [threading.Thread(target=cache.fetch, args=(storage, made[0])) for _ in range(3)]
+    threads = [threading.Thread(target=cache.fetch, args=(0,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -152,4 +152,4 @@ def test_files_of_the_hub_are_read_where_they_lie(tokenizer, tmp_path):
     corpus = prepared(data)
     assert corpus.manifest["documents"] == 2
     assert not list((tmp_path / "shards").glob("hub-*/"))
-    assert open_corpus(corpus.directory).manifest == corpus.manifest
+    assert open_corpus(corpus.directory, data).manifest == corpus.manifest
