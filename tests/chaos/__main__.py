@@ -20,7 +20,6 @@ BESIDES = {  # no faults, but as long as those
     "FS": "chaos/test_secrets.py::test_no_secret_is_in_what_runs_and_reports_leave",
     "FT": "distributed/test_cluster_token.py::test_an_open_cluster_is_refused_unless_that_is_meant",
     "FF": "distributed/test_cluster_token.py::test_a_token_that_others_can_read_is_closed",
-    "FH": "chaos/test_hosts.py::test_a_job_from_a_third_host_distils_with_teachers_on_another",
 }
 PAGE = record.ROOT / "docs" / "reliability.md"
 

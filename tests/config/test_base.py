@@ -346,33 +346,6 @@ def test_only_weights_between_0_and_1_are_taken(wrong: Any) -> None:
         load(Example, overrides={"weighting.wrong": wrong})
 
 
-_LINES = st.lists(
-    st.tuples(
-        st.sampled_from(["", "  ", "\t", "- "]),
-        st.sampled_from(
-            ["seed", "optimizer", "peak_lr", "scores", "<<", "&a x", "*a", "? y", "!!set"]
-        ),
-        st.sampled_from([": ", ":", " ", ": &a ", ": *a", ": |", ": ["]),
-        st.text(string.printable, max_size=6),
-    ).map("".join),
-    max_size=6,
-).map("\n".join)
-
-
-@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
-@given(content=st.binary(max_size=40) | _LINES.map(str.encode), text=st.text(max_size=15) | _LINES)
-def test_whatever_is_written_is_read_or_told_never_a_crash(
-    write: Write, content: bytes, text: str
-) -> None:
-    path = write("")
-    path.write_bytes(content)
-    for sources in ({"path": path}, {"overrides": [text]}, {"overrides": [f"seed={text}"]}):
-        try:
-            load(Example, **sources)
-        except ConfigError as error:
-            assert str(error).startswith("error[CONFIG] ")  # noqa: PT017 (either way is right)
-
-
 def test_mistakes_survive_the_way_between_processes() -> None:
     with pytest.raises(InvalidConfig) as caught:
         load(Example, overrides=["seed=x"])

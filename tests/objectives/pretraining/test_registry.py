@@ -34,15 +34,6 @@ def wide_batch(batch, objective):
     return batch | {"noise": noise, "input_ids": torch.where(tokens < 60, tokens, tokens - 40)}
 
 
-def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
-    terms = objective(wide_batch).terms
-    sum(term.weight * term.total / term.count for term in terms.values()).backward()
-    without = [n for n, p in objective.named_parameters() if p.grad is None]
-    # Heads of the language model that the choice among candidates does not use.
-    assert all("lm_head.bias" in name for name in without), without
-    assert all(p.grad.isfinite().all() for p in objective.parameters() if p.grad is not None)
-
-
 def test_layers_that_run_again_give_the_same_gradients_with_dropout_too(objective, wide_batch):
     for module in objective.modules():
         if isinstance(module, torch.nn.Dropout):
