@@ -68,43 +68,34 @@ def reader_of(
     """Return the function that reads the answer of a row with these columns. Raises ``DataError``
     if they have none.
     """
-    if isinstance(split.task.kind, Span) and {"n_best", "answer"} & {*columns}:
+    kind, dataset, read = split.task.kind, split.dataset, None
+    if isinstance(kind, Span) and {"n_best", "answer"} & {*columns}:
         return _of_question
-    read = _cell_reader(place, columns, split, label_map)
-    if read is None:
-        raise DataError(f"{where}: no answer in columns {', '.join(columns)}\n  allowed: {_FORM}")
-    if isinstance(split.task.kind, Tag):
-        return partial(_of_words, read)
-    return lambda row, where, _: read(row, where)
-
-
-def _cell_reader(
-    place: Path, columns: Collection[str], split: Split, label_map: LabelMap | None
-) -> _CellReader | None:
-    """Return the function that reads the logits of a row, of tags those of a word."""
-    kind, dataset = split.task.kind, split.dataset
     if isinstance(kind, Regress) and (column := next(filter(columns.__contains__, _NUMBER), None)):
-        return partial(_numbers, _LOGIT, [column])
-    if isinstance(kind, Choose) and {"choice", *_PREFIXES.values()} & {*columns}:
-        return partial(_of_choices, [str(number) for number in range(kind.choices)])
-    if not isinstance(kind, Classify | MultiLabel | Tag):
-        return None
-    several = isinstance(kind, MultiLabel)
-    renamed = {**dataset.label_map, **dataset.columns.tag_names, **names_for(label_map, place)}
-    for prefix in _PREFIXES:
-        given = [column for column in columns if column.startswith(prefix)]
-        if given:
+        read = partial(_numbers, _LOGIT, [column])
+    elif isinstance(kind, Choose) and {"choice", *_PREFIXES.values()} & {*columns}:
+        read = partial(_of_choices, [str(number) for number in range(kind.choices)])
+    elif isinstance(kind, Classify | MultiLabel | Tag):
+        several = isinstance(kind, MultiLabel)
+        renamed = {**dataset.label_map, **dataset.columns.tag_names, **names_for(label_map, place)}
+        named = ("tags" if isinstance(kind, Tag) else "labels" if several else "label") in columns
+        prefix = next((x for x in _PREFIXES if any(c.startswith(x) for c in columns)), None)
+        if prefix is not None:
+            given = [column for column in columns if column.startswith(prefix)]
             labels = dict(enumerate(column.removeprefix(prefix) for column in given))
             order = label_order(place, labels, split.task, renamed, "distillation.label_map")
             ordered = [given[n] for n in order or range(len(given))]
-            return partial(_numbers, prefix, ordered, several=several)
-    if ("tags" if isinstance(kind, Tag) else "label") in columns and not several:
-        return partial(_of_label, kind.labels, renamed)
-    if "labels" in columns and several:
-        return partial(_of_labels, kind.labels, renamed, dataset.columns.separator)
-    if several and {*kind.labels} <= {*columns}:  # columns of 0 and 1
-        return partial(_numbers, "", kind.labels, several=True)
-    return None
+            read = partial(_numbers, prefix, ordered, several=several)
+        elif named:
+            separator = dataset.columns.separator
+            read = partial(_of_labels, kind.labels, renamed, separator, several=several)
+        elif several and {*kind.labels} <= {*columns}:  # columns of 0 and 1
+            read = partial(_numbers, "", kind.labels, several=True)
+    if read is None:
+        raise DataError(f"{where}: no answer in columns {', '.join(columns)}\n  allowed: {_FORM}")
+    if isinstance(kind, Tag):
+        return partial(_of_words, read)
+    return lambda row, where, _: read(row, where)
 
 
 def _numbers(
@@ -149,7 +140,7 @@ def _of_choices(numbers: Sequence[str], row: Row, where: str) -> Answer | None:
         if row.get(name) not in (None, ""):
             values = _listed(row[name], len(numbers), where, name, "choice")
             return _numbers(prefix, numbers, dict(zip(numbers, values, strict=True)), where)
-    return _of_label(numbers, {}, {**row, "label": row.get("choice")}, where)
+    return _of_labels(numbers, {}, None, {**row, "label": row.get("choice")}, where)
 
 
 def _of_words(read: _CellReader, row: Row, where: str, words: Texts) -> Answer | None:
@@ -267,34 +258,30 @@ def _share(row: Row, names: Collection[str], default: float, where: str) -> floa
     return min(share, 1.0)
 
 
-def _of_label(
-    labels: Sequence[str], renamed: Mapping[str, str], row: Row, where: str
-) -> Answer | None:
-    """Return the logits of a label with a confidence; the other labels share the rest."""
-    if row["label"] in (None, ""):
-        return None
-    confidence = _share(row, ["confidence"], 1.0, where)
-    shares = dict.fromkeys(labels, (1 - confidence) / max(1, len(labels) - 1))
-    shares[_known(labels, renamed, row["label"], where)] = confidence
-    return _numbers("", labels, shares, where)
-
-
 def _of_labels(
-    labels: Sequence[str], renamed: Mapping[str, str], separator: str | None, row: Row, where: str
+    labels: Sequence[str],
+    renamed: Mapping[str, str],
+    separator: str | None,
+    row: Row,
+    where: str,
+    several: bool = False,
 ) -> Answer | None:
-    """Return the logits of a list of labels: the confidence is the probability of each label that
-    it has, and of no other label.
+    """Return the logits of a label with a confidence, the rest of which the other labels share; of
+    a list of ``several``, the confidence is the probability of each of them, and of no other label.
     """
-    given = row["labels"]
+    given = row["labels" if several else "label"]
     if given in (None, ""):
         return None
-    if isinstance(given, str) and separator and not given.startswith("["):
-        given = [part for cell in given.split(separator) if (part := cell.strip())]
-    listed = listed_labels(label_text(given), where)
+    listed = [given]
+    if several:
+        if isinstance(given, str) and separator and not given.startswith("["):
+            given = [part for cell in given.split(separator) if (part := cell.strip())]
+        listed = listed_labels(label_text(given), where)
     confidence = _share(row, ["confidence"], 1.0, where)
-    shares = dict.fromkeys(labels, 1 - confidence)
+    others = 1 if several else max(1, len(labels) - 1)
+    shares = dict.fromkeys(labels, (1 - confidence) / others)
     shares |= {_known(labels, renamed, name, where): confidence for name in listed}
-    return _numbers("", labels, shares, where, several=True)
+    return _numbers("", labels, shares, where, several=several)
 
 
 @cache

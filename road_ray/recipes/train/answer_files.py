@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.config import SourceConfig
 from road_ray.data.features.examples_and_features import (
     Example,
     Features,
@@ -54,27 +53,24 @@ from road_ray.recipes.train.answer_cells import Answer, Texts, flat, reader_of
 from road_ray.recipes.train.teaching_config import ON_HUB
 from road_ray.system.files import sha256_of
 
+if TYPE_CHECKING:
+    from road_ray.recipes.train.teachers import Teachers
+
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest
 
 _log = logging.getLogger(__name__)
 
 
 def file_entry(path: str, task: Task, label_map: LabelMap | None) -> dict[str, Any]:
-    """Return the entry of a file in the manifest of teachers."""
-    entry: dict[str, Any] = {"directory": path, FILE_SHA256: _sha256(path)}
+    """Return the entry of a file, or data set of the hub, in the manifest of teachers."""
+    digest = hashlib.sha256()
+    for _, row in _rows(path) if ON_HUB.fullmatch(path) else ():
+        digest.update(json.dumps(row, default=str).encode())
+    sha256 = digest.hexdigest() if ON_HUB.fullmatch(path) else sha256_of(Path(path))
+    entry: dict[str, Any] = {"directory": path, FILE_SHA256: sha256}
     if isinstance(task.kind, Classify | MultiLabel | Tag):
         entry |= {"labels": task.kind.labels, "label_map": names_for(label_map, Path(path))}
     return entry
-
-
-def _sha256(path: str) -> str:
-    """Return that of a file, or of the rows of a data set of the hub."""
-    if ON_HUB.fullmatch(path) is None:
-        return sha256_of(Path(path))
-    digest = hashlib.sha256()
-    for _, row in _rows(path):
-        digest.update(json.dumps(row, default=str).encode())
-    return digest.hexdigest()
 
 
 def _rows(path: str) -> Iterable[tuple[str, Row]]:
@@ -94,33 +90,37 @@ def _rows(path: str) -> Iterable[tuple[str, Row]]:
     return placed_rows(rows, f"hf://{path}")
 
 
-def read_files(
-    files: Iterable[tuple[str, TeacherTables]],
-    split: Split,
-    source: SourceConfig,
-    label_map: LabelMap | None,
-    *,
-    alone: bool,
-) -> list[Callable[[], None]]:
-    """Read files of answers to the training rows ``split``, and return functions that write the
-    answers to their tables. Raises ``DataError`` for rows that are not there or are answered twice,
-    values that are no answers and, ``alone`` without models, rows without a label and an answer.
+def read_files(teachers: Teachers, split: Split) -> list[Callable[[], None]]:
+    """Read the teachers that are files for the training rows ``split``, and return functions that
+    write their answers to the tables. Raises ``DataError`` for rows that are not there or are
+    answered twice, values that are no answers and, without models, rows that have neither a label
+    nor an answer.
     """
+    source, label_map = teachers.config.data, teachers.config.distillation.label_map
     # Numbers of rows are those of the file: also of rows that are held out or have no label.
     file = replace(split.dataset, dev_fraction=None)
     if not isinstance(split.task.kind, Tag):  # whose rows all have tags
         file = replace(file, columns=replace(file.columns, label=None))
     rows, answered, turns = list[Example](), set[Texts](), source.history_turns or 0
     writers: list[Callable[[], None]] = []
-    for path, tables in files:
+    paths = [entry["directory"] for entry in teachers.entries if FILE_SHA256 in entry]
+    for path, tables in zip(paths, teachers.files.values(), strict=True):
         rows = rows or [
             row.with_history(turns) if isinstance(row, SpanExample) else row
             for row in read_examples(file, "train", root_of(file.name, source))
         ]
-        answers = _of_split(path, split, _read_answers(path, split, rows, label_map))
+        found, answers = _read_answers(path, split, rows, label_map), dict[Texts, Answer]()
+        for example in split.examples:
+            # A pair that is learnt in both orders has one answer unless the file has two.
+            turned = found.get(example.texts[::-1]) if example.id.endswith(" turned") else None
+            if (given := found.get(example.texts, turned)) is not None:
+                answers[example.texts] = given
+        if not answers:
+            raise DataError(f"{path}: answers none of the {len(split.examples)} training rows")
+        _log.info("%s: answers to %d of %d rows", path, len(answers), len(split.examples))
         answered.update(answers)
         writers.append(partial(_write, answers, tables))
-    unlabelled = (e for e in split.examples if alone and e == e.unlabelled())
+    unlabelled = (e for e in split.examples if not teachers.models and e == e.unlabelled())
     if lost := [example for example in unlabelled if example.texts not in answered]:
         raise DataError(
             f"{lost[0].where}: {len(lost)} rows of {split.dataset.name} have no label, and no "
@@ -177,22 +177,6 @@ def _read_answers(
             "  allowed: as many\n  fix: add a column row, or the texts (road predict --keep COLUMN)"
         )
     return found
-
-
-def _of_split(path: str, split: Split, found: Mapping[Texts, Answer]) -> dict[Texts, Answer]:
-    """Return the answers to rows of ``split``; a pair that is learnt in both orders has one answer
-    unless the file has two. Raises ``DataError`` if there is none.
-    """
-    answers = {}
-    for example in split.examples:
-        texts = example.texts
-        turned = found.get(texts[::-1]) if example.id.endswith(" turned") else None
-        if (given := found.get(texts, turned)) is not None:
-            answers[texts] = given
-    if not answers:
-        raise DataError(f"{path}: answers none of the {len(split.examples)} training rows")
-    _log.info("%s: answers to %d of %d rows", path, len(answers), len(split.examples))
-    return answers
 
 
 def _write(answers: Mapping[Texts, Answer], tables: TeacherTables) -> None:

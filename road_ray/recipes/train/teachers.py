@@ -32,7 +32,7 @@ from road_ray.distillation.weighting import Rule, default_rule, options_of, reso
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles, read_files
+from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
 from road_ray.system.files import write_json_atomic
@@ -185,20 +185,6 @@ class Teachers:
         rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), Worker.alone())
         for teachers, some, mask in self._by_fold(split, actors):
             teachers._label(rows, mask, some)
-
-    def read_files(self, split: Split) -> list[Callable[[], None]]:
-        """Read the files of answers, and return what writes their answers to the tables. Raises
-        ``DataError`` for a file that does not fit the data, and for rows that have neither an
-        answer nor a label.
-        """
-        paths = [entry["directory"] for entry in self.entries if FILE_SHA256 in entry]
-        return read_files(
-            zip(paths, self.files.values(), strict=True),
-            split,
-            self.config.data,
-            self.config.distillation.label_map,
-            alone=not self.models,
-        )
 
     def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""

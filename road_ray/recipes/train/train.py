@@ -36,6 +36,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     record_heads,
 )
+from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.config import (
     DistillConfig,
     FinetuneConfig,
@@ -95,7 +96,7 @@ def run_training(
     rows = _rows_of_teachers(config, teachers, tokenizer)
     # Files are read before the run directory is there, so that a bad one leaves none, and written
     # to tables once this process has locked it.
-    writers = [write for name in rows for write in teachers[name].read_files(rows[name])]
+    writers = [write for name in rows for write in read_files(teachers[name], rows[name])]
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
         record_teachers(config, teachers)

@@ -13,6 +13,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.recipes.train import teachers as module
+from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
@@ -80,7 +81,7 @@ def answered(sentiment, tmp_path_factory):
         name = config.data.dataset
         teachers = find_teachers(config)[name]
         split = Mixture.of(config).read(name, "train", student_tokenizer(config))
-        (written,) = teachers.read_files(split)
+        (written,) = read_files(teachers, split)
         return written.args[0]  # logits by the texts of a row
 
     return check

@@ -13,6 +13,7 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError
 from road_ray.recipes.several_runs import _with_teachers
+from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.prepare import prepare
@@ -63,7 +64,7 @@ def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_
     of_folds, _ = teachers_of()
     assert teachers.per_row == 3
     split = prepared.splits["sst2"]
-    for write in teachers.read_files(split):
+    for write in read_files(teachers, split):
         write()
     given = {"tokenizer": prepared.tokenizer, "worker": Worker.alone()}
     given |= {"on_event": lambda *_, **__: None}
