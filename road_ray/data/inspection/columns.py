@@ -79,25 +79,6 @@ def _numbers(values: Iterable[str]) -> list[float]:
     return numbers if all(map(math.isfinite, numbers)) else []
 
 
-def count_columns(rows: Rows) -> dict[str, Column]:
-    """Return the columns of a table by name, in their order."""
-    cells: dict[str, list[tuple[str, object]]] = {}
-    for where, row in rows:
-        for name, cell in row.items():
-            cells.setdefault(name, []).append((where, cell))
-    return {name: Column(name, of_column) for name, of_column in cells.items()}
-
-
-def is_span(columns: Mapping[str, Column]) -> bool:
-    """Return True for the flat rows of SQuAD, whose answers are objects, in a CSV as text."""
-    if not {"context", "question", "answers"} <= set(columns):
-        return False
-    answers = columns["answers"]
-    return answers.form == "lists" or all(
-        text.lstrip()[:1] in ("{", "[") for text in answers.values
-    )
-
-
 def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
     """Return the columns of a list of words and a list of as many tags, if there are such."""
     lists = {name: cell for name, cell in rows[0][1].items() if isinstance(cell, list) and cell}
@@ -107,15 +88,6 @@ def word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:
             for word, words in texts.items():
                 if word != tag and len(words) == len(tags):
                     return word, tag
-    return None
-
-
-def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
-    """Return a column that is named like an identifier and whose values are all different."""
-    for name, column in columns.items():
-        is_unique = not column.missing and set(column.values.values()) == {1}
-        if column.is_id() and is_unique and name not in used:
-            return name
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -47,19 +47,24 @@ Rows = Sequence[tuple[str, Row]]
 
 @dataclass(frozen=True)
 class Source:
-    """Splits of a data set, which are paths, or names of splits of ``hub``, with their rows.
+    """Data set with its files, or names of splits of ``hub``, by ``train``, ``dev`` and ``test``;
+    of each the first is read.
 
     ``class_names`` has the names of classes that are numbers in the file, by column; the rows have
-    the names. ``unread`` are further files or splits with the name of a split that has one.
+    the names.
     """
 
     name: str
     layout: Layout
-    splits: Mapping[str, str]
+    files: Mapping[str, Sequence[str]]
     hub: Hub | None = None
     rows: Mapping[str, Rows] = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    unread: Sequence[str] = ()
+
+    @property
+    def splits(self) -> dict[str, str]:
+        """The file or split that is read."""
+        return {split: group[0] for split, group in self.files.items()}
 
 
 def find_source(place: str) -> Source:
@@ -76,19 +81,24 @@ def find_source(place: str) -> Source:
             f"{place}: no such file or directory{nearest_path(path)}\n"
             f"  fix: check the path, or name a data set of the hub by {HUB}ORGANISATION/NAME"
         )
-    groups, name = _files_of(path), path.resolve().name
-    if path.is_dir() and any(len(g) > 1 and g[0].endswith(".parquet") for g in groups.values()):
+    files, name = _files_of(path), path.resolve().name
+    if path.is_dir() and any(len(g) > 1 and g[0].endswith(".parquet") for g in files.values()):
         return _on_hub(str(path.resolve()))  # several parquet files a split, as on the hub
     if path.is_file():
         stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
         name = _WORDS.sub("", stem, count=1).strip("-_. ") or path.resolve().parent.name
-    splits, unread = _one_each(groups)
-    layout = layout_of(Path(splits["train"]))
+    train = Path(files["train"][0])
+    layout = layout_of(train)
     if layout == "text":
-        return Source(name, layout, splits)
-    rows = {split: _rows(layout, Path(file), split) for split, file in splits.items()}
-    names = class_names(Path(splits["train"]))
-    return Source(name, layout, splits, None, _read(rows), names, unread)
+        return Source(name, layout, files)
+    read: dict[str, Rows] = {}
+    for split, (file, *_) in files.items():
+        if layout == "conll":
+            rows = conll_rows(Path(file), Columns((0,), -1), split != "test")
+        else:  # SQuAD's are flat rows
+            rows = with_class_names(squad_rows(Path(file)), class_names(Path(file)), ())
+        read[split] = list(islice(rows, MOST_ROWS))
+    return Source(name, layout, files, None, read, class_names(train))
 
 
 def layout_of(path: Path) -> Layout:
@@ -162,40 +172,24 @@ def _by_split(names: Iterable[str]) -> dict[str, list[str]]:
     return {split: group for split, group in by_split.items() if group}
 
 
-def _one_each(groups: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], list[str]]:
-    """Return the first file of each split, and the others."""
-    first = {split: group[0] for split, group in groups.items()}
-    return first, [other for group in groups.values() for other in group[1:]]
-
-
-def _rows(layout: Layout, path: Path, split: str) -> Iterator[tuple[str, Row]]:
-    if layout == "conll":
-        return conll_rows(path, Columns((0,), -1), split != "test")
-    return with_class_names(squad_rows(path), class_names(path), ())  # SQuAD's are flat rows
-
-
-def _read(rows: Mapping[str, Iterator[tuple[str, Row]]]) -> dict[str, Rows]:
-    return {split: list(islice(of_split, MOST_ROWS)) for split, of_split in rows.items()}
-
-
 def _on_hub(place: str) -> Source:
     path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
     hub = Hub(path, configuration or None)
     try:
         names = datasets_library().get_dataset_split_names(hub.path, hub.configuration)
-        splits, unread = _one_each(_by_split(map(str, names)))
-        loaded = {split: load_rows(hub, name, streaming=True) for split, name in splits.items()}
-        placed = {
-            split: placed_rows(part, f"hf://{path}/{split}") for split, part in loaded.items()
+        files = _by_split(map(str, names))
+        loaded = {split: load_rows(hub, of[0], streaming=True) for split, of in files.items()}
+        rows = {
+            split: list(islice(placed_rows(part, f"hf://{path}/{split}"), MOST_ROWS))
+            for split, part in loaded.items()
         }
-        rows = _read(placed)
     except Exception as error:  # datasets raises many types when offline, gated or renamed
         lines = str(error).strip().splitlines()
         raise DataError(
             f"hub:{place}: cannot be loaded: {type(error).__name__}: {lines[0] if lines else ''}\n"
             "  fix: check the name and the network; several configurations: hub:NAME:CONFIGURATION"
         ) from error
-    if "train" not in splits:
-        raise DataError(f"hub:{place}: no split `train`; found: {', '.join(splits) or 'none'}")
+    if "train" not in files:
+        raise DataError(f"hub:{place}: no split `train`; found: {', '.join(files) or 'none'}")
     classes = names_of_features(loaded["train"].features)
-    return Source(Path(path).name, "table", splits, hub, rows, classes, unread)
+    return Source(Path(path).name, "table", files, hub, rows, classes)

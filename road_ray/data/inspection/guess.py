@@ -12,9 +12,6 @@ from road_ray.data.corpus.documents import Documents
 from road_ray.data.custom_task import label_counts, sorted_labels, tag_labels
 from road_ray.data.inspection.columns import (
     Column,
-    count_columns,
-    id_column,
-    is_span,
     label_column,
     label_sets,
     shown_values,
@@ -83,10 +80,21 @@ def guess(
     if source.layout == "text":
         return _corpus(source)
     rows = source.rows["train"]
-    columns = count_columns(rows)
+    cells: dict[str, list[tuple[str, object]]] = {}
+    for where, row in rows:
+        for name, cell in row.items():
+            cells.setdefault(name, []).append((where, cell))
+    columns = {name: Column(name, of_column) for name, of_column in cells.items()}
     if not columns:
         raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
-    if is_span(columns) and not chosen:
+    is_span = (
+        {"context", "question", "answers"} <= columns.keys()
+        and (
+            columns["answers"].form == "lists"  # of objects, which are text in a CSV
+            or all(text.lstrip()[:1] in ("{", "[") for text in columns["answers"].values)
+        )
+    )
+    if is_span and not chosen:
         reason = "task: answers in a context (span), by the columns context, question and answers"
         made = Guess(source, "span", {"kind": "span"}, [reason], min(_SPAN_LENGTH, limit))
     elif source.layout == "conll" or (word_and_tag_columns(rows) and not chosen):
@@ -148,7 +156,8 @@ def _texts(
                 f"the first at {missing[0]}\n"
                 "  fix: fill or remove these rows, or name another column"
             )
-    id_name = id_column(others, texts)
+    unique = (n for n, c in others.items() if not c.missing and {*c.values.values()} == {1})
+    id_name = next((n for n in unique if others[n].is_id() and n not in texts), None)
     left_out = [name for name in others if name not in (*texts, id_name)]
     reasons = [
         f"task: {task} for {'a pair of texts' if len(texts) == 2 else 'a text'} ({kind})",
@@ -197,24 +206,22 @@ def _add_labels(made: Guess, place: str) -> None:
         entry["labels"] = tag_labels(counts)
     elif not isinstance(entry["label"], list):
         named = source.class_names.get(entry["label"])
-        entry |= _spellings(counts) if named is None else {"labels": [*named]}
-        if named is not None and source.hub is None:  # numbers in the file
-            entry["label_map"] = {str(number): name for number, name in enumerate(named)}
+        if named is None:  # each in its most frequent spelling
+            first: dict[str, str] = {}
+            for value, _ in counts.most_common():
+                first.setdefault(plain_label(value), value)
+            entry["labels"] = sorted_labels(first.values())
+            others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
+        else:
+            entry["labels"] = [*named]
+            others = {str(number): name for number, name in enumerate(named)}
+        if others and (named is None or source.hub is None):  # else the rows have the names
+            entry["label_map"] = others
         if not 2 <= len(entry["labels"]) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
             raise ConfigError(
                 f"{place}: column {entry['label']!r} has {seen} in {counts.total():,} rows, which "
                 "is no label\n  fix: name another column by --label"
             )
-
-
-def _spellings(counts: Counter[str]) -> dict[str, Any]:
-    """Return ``labels``, each in its most frequent spelling, and the ``label_map`` of others."""
-    first: dict[str, str] = {}
-    for value, _ in counts.most_common():
-        first.setdefault(plain_label(value), value)
-    others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
-    labels = sorted_labels(first.values())
-    return {"labels": labels, **({"label_map": others} if others else {})}
 
 
 def _length(made: Guess, limit: int) -> int | None:
@@ -253,9 +260,9 @@ def _add_splits(made: Guess) -> None:
             f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on (dev_fraction), "
             "unless `dev` names a file of your own"
         )
-    if source.unread:
+    if unread := [other for group in source.files.values() for other in group[1:]]:
         made.reasons.append(
-            f"not read: {', '.join(source.unread)}, as there is one train, dev and test; name "
+            f"not read: {', '.join(unread)}, as there is one train, dev and test; name "
             "another in the file that is written"
         )
     if made.num_rows >= MOST_ROWS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,22 +55,16 @@ def starter_yaml(
         "# What was guessed:",
         *(line for reason in guess.reasons for line in comment(f"- {reason}")),
         "",
-        *_commented(plain_yaml(values, allow_unicode=True), config),
     ]
-    return "\n".join(lines) + "\n"
-
-
-def _commented(text: str, config: type[Config]) -> Iterator[str]:
-    """Yield the lines of a YAML file, each key below the first sentence about it."""
     key: tuple[str, ...] = ()
-    for line in text.splitlines():
-        name = line.strip().partition(":")[0]
+    for line in plain_yaml(values, allow_unicode=True).splitlines():
         indent = line[: len(line) - len(line.lstrip())]
-        key = (*key[: len(indent) // 2], name)
-        if node := at(config, key):
+        key = (*key[: len(indent) // 2], line.strip().partition(":")[0])
+        if node := at(config, key):  # its first sentence, above it
             about = re.split(r"(?<=\.) |: ", meaning_of(node))[0].rstrip(".")
-            yield from comment(about, indent)
-        yield line
+            lines += comment(about, indent)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def _finetune(guess: Guess, output: Path, init: str) -> dict[str, Any]:

@@ -287,7 +287,7 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     assert made.entry["first_rows"] == 20
     assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
     corpus = Guess(
-        Source("wiki", "table", {"train": "train"}, Hub("acme/wiki", "raw")), "corpus", {}
+        Source("wiki", "table", {"train": ["train"]}, Hub("acme/wiki", "raw")), "corpus", {}
     )
     text = starter_yaml(corpus, tmp_path / "b.yaml", "", PretrainConfig, "s", "hub:acme/wiki:raw")
     assert "  corpus: hub:acme/wiki:raw" in text
