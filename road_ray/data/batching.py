@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Ints, Longs
-from road_ray.data.shuffle_into_batches import (
-    WindowOrder,
-    Windows,
-    epoch_order,
-    padded_width,
-    token_budget_order,
-)
+from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Longs
+from road_ray.data.shuffle_into_batches import RowOrder, Windows, padded_width
 from road_ray.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from road_ray.data.corpus.memory_mapped_corpus import Corpus
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -85,23 +81,7 @@ class Batch(TypedDict, total=False):
 NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
 
 
-class Rows(Protocol):
-    """Source of rows: a ``Features`` or a ``Corpus``."""
-
-    def __len__(self) -> int: ...
-    def row(self, index: int) -> Ints: ...
-    @property
-    def lengths(self) -> Longs: ...
-    @property
-    def first_segment(self) -> Ints: ...
-    @property
-    def max_length_tokens(self) -> int | None: ...
-    @property
-    def choices(self) -> int: ...
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def task(self) -> str: ...
+Rows: TypeAlias = "Features | Corpus"
 
 
 @dataclass(frozen=True)
@@ -197,18 +177,23 @@ class BatchStream:
         self.noise_channels, self.segments_of_corpus = noise_channels, segments_of_corpus
         if len(rows) == 0:
             raise DataError(f"data set {self.name}: 0 usable rows")
-        self._lengths = rows.lengths
-        self._check_budget()
-        self._order = lru_cache(maxsize=2)(self._epoch)
-        self._windowed: WindowOrder | None = None
-        if batching.windows is not None:
-            size, seed = batching.batch_size, batching.seed
-            order = WindowOrder(batching.windows, self._lengths, size, seed=seed)
-            self._windowed, smallest = order, order.smallest
-            self.batches_per_epoch = order.batches_per_epoch
-        else:
-            sizes = [len(numbers) for numbers in self._order(0)]
-            self.batches_per_epoch, smallest = len(sizes), min(sizes)
+        self._lengths, most = rows.lengths, batching.most_tokens
+        needed = self._width(self._lengths) * rows.choices * share.size
+        if most is not None and most < needed:
+            raise ConfigError(
+                f"data.max_batch_tokens = {most}: the longest rows of "
+                f"{self.name} take {needed}, one for each of {share.size} workers"
+                f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
+            )
+        self.order = RowOrder(
+            self._lengths,
+            batching.batch_size,
+            seed=batching.seed,
+            most_tokens=None if most is None else most // rows.choices,
+            windows=batching.windows,
+        )
+        self.batches_per_epoch = self.order.batches_per_epoch
+        smallest = self.order.smallest
         if smallest < share.size:
             raise ConfigError(
                 f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
@@ -226,30 +211,9 @@ class BatchStream:
         """Return the width of a batch of rows of these lengths."""
         return padded_width(int(lengths.max()), self.rows.max_length_tokens)
 
-    def _check_budget(self) -> None:
-        limit, workers = self.batching.most_tokens, self.share.size
-        needed = self._width(self._lengths) * self.rows.choices * workers
-        if limit is not None and limit < needed:
-            raise ConfigError(
-                f"data.max_batch_tokens = {limit}: the longest rows of "
-                f"{self.name} take {needed}, one for each of {workers} workers"
-                f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
-            )
-
-    def _epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        most, size, seed = self.batching.most_tokens, self.batching.batch_size, self.batching.seed
-        if most is None:
-            return epoch_order(self._lengths, size, seed=seed, epoch=epoch)
-        return token_budget_order(
-            self._lengths, most // self.rows.choices, size, seed=seed, epoch=epoch
-        )
-
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Return the rows of global batch ``number``, over all workers."""
-        if self._windowed is not None:
-            return self._windowed.row_numbers(number)
-        epoch, position = divmod(number, self.batches_per_epoch)
-        return self._order(epoch)[position]
+        return self.order.row_numbers(number)
 
     def totals(self, batches: int) -> BatchTotals:
         """Return the sizes of the first global batches, computed from row lengths. Over several
@@ -257,7 +221,7 @@ class BatchStream:
         windows, whose lengths are not all available, sizes are estimated from the first batch.
         """
         epochs, rest = divmod(max(batches, 0), self.batches_per_epoch)
-        if self._windowed is not None:
+        if self.batching.windows is not None:
             rows, tokens, positions = self._sizes(range(1)).tolist()
             share = max(batches, 0) / self.batches_per_epoch * len(self.rows) / rows
             return BatchTotals(*(round(share * size) for size in (rows, tokens, positions)))

@@ -166,7 +166,11 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
         for name, value in fields.items()
         if "implementation" not in name
         and name not in _NOT_PASSED
-        and (name in known or _is_plain(kind, name, value))
+        # A plain value may be one that some architecture reads without listing its field.
+        and (
+            name in known
+            or not (name.startswith("_") or hasattr(kind, name) or isinstance(value, dict | list))
+        )
     }
     try:
         return kind(**passed)
@@ -176,11 +180,6 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
             f"{path}: no configuration of {kind.model_type!r} can be made of it: "
             f"{type(error).__name__}: {message[:200]}\n  fix: restore the file"
         ) from error
-
-
-def _is_plain(kind: type[PreTrainedConfig], name: str, value: object) -> bool:
-    """Return True for a value that some architecture reads without listing its field."""
-    return not (name.startswith("_") or hasattr(kind, name) or isinstance(value, dict | list))
 
 
 def check_tokenizer_files(directory: str | Path) -> None:

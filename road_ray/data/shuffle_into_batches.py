@@ -51,15 +51,32 @@ class Windows:
     """Called with the numbers of the shards that are read from now on."""
 
 
-class WindowOrder:
-    """Batches of epochs whose shards are in a random order, another one in each epoch.
+class RowOrder:
+    """Rows of each batch of a training, epoch after epoch.
 
-    A window is a fixed number of consecutive rows in that order. Its rows are shuffled and batched
-    as by ``epoch_order``. The last window has the remaining rows.
+    Without ``windows`` an epoch is that of ``epoch_order``, or of ``token_budget_order`` where
+    batches have at most ``most_tokens``. Else the shards are in a random order, another one in each
+    epoch, and a window is a fixed number of consecutive rows in that order, the last the rest. Its
+    rows are shuffled and batched as by ``epoch_order``.
     """
 
-    def __init__(self, windows: Windows, lengths: Longs, batch_size: int, *, seed: int) -> None:
-        self.windows, self.lengths, self.batch_size, self.seed = windows, lengths, batch_size, seed
+    def __init__(
+        self,
+        lengths: Longs,
+        batch_size: int,
+        *,
+        seed: int,
+        most_tokens: int | None = None,
+        windows: Windows | None = None,
+    ) -> None:
+        self.lengths, self.batch_size, self.seed = lengths, batch_size, seed
+        self.most_tokens, self.windows = most_tokens, windows
+        self._batches = lru_cache(maxsize=2)(self._batches_of)
+        if windows is None:
+            self.count = self.batches_per_window = 1  # the epoch
+            sizes = [len(rows) for rows in self._batches(0, 0)]
+            self.batches_per_epoch, self.smallest = len(sizes), min(sizes)
+            return
         self.total = int(windows.starts[-1])
         self.batches_per_window = max(1, windows.rows // batch_size)
         self.rows_per_window = self.batches_per_window * batch_size
@@ -68,7 +85,6 @@ class WindowOrder:
         in_last = -(-last // batch_size)
         self.batches_per_epoch = (self.count - 1) * self.batches_per_window + in_last
         self.smallest = last // in_last
-        self._batches = lru_cache(maxsize=2)(self._batches_of)
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Return the rows of batch ``number``, counted over all epochs."""
@@ -77,22 +93,26 @@ class WindowOrder:
         return self._batches(epoch, window)[position - window * self.batches_per_window]
 
     def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
-        following = (epoch, window + 1) if window + 1 < self.count else (epoch + 1, 0)
-        parts = self._parts(epoch, window)
-        if self.windows.expect is not None:
-            soon = [shard for shard, _, _ in (*parts, *self._parts(*following))]
-            self.windows.expect(list(dict.fromkeys(soon)))
+        lengths, size = self.lengths, self.batch_size
+        if self.windows is None:
+            key = {"seed": self.seed, "epoch": epoch}
+            if self.most_tokens is None:
+                return epoch_order(lengths, size, **key)
+            return token_budget_order(lengths, self.most_tokens, size, **key)
         starts = self.windows.starts
+        parts = self._parts(starts, epoch, window)
+        if self.windows.expect is not None:
+            following = (epoch, window + 1) if window + 1 < self.count else (epoch + 1, 0)
+            soon = [shard for shard, _, _ in (*parts, *self._parts(starts, *following))]
+            self.windows.expect(list(dict.fromkeys(soon)))
         rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
         rng = np.random.default_rng((self.seed, 7, epoch, window))
-        batches = _shuffled(self.lengths[rows], self.batch_size, rng)
-        return [rows[inner] for inner in batches]
+        return [rows[inner] for inner in _shuffled(lengths[rows], size, rng)]
 
-    def _parts(self, epoch: int, window: int) -> list[tuple[int, int, int]]:
+    def _parts(self, starts: Longs, epoch: int, window: int) -> list[tuple[int, int, int]]:
         """Return the shards of a window, each with the range of its rows in the window."""
         first = window * self.rows_per_window
         last = self.total if window + 1 == self.count else first + self.rows_per_window
-        starts = self.windows.starts
         order = np.random.default_rng((self.seed, 6, epoch)).permutation(len(starts) - 1)
         edges = np.cumsum([0, *np.diff(starts)[order]])
         parts = []

@@ -158,16 +158,13 @@ def _documents(path: TextFile) -> Iterator[str]:
     if path.suffix in (".parquet", ".arrow"):
         for number, row in enumerate(arrow_rows(path, ["text"]), 1):
             yield check_text(row["text"], f"{path}:{number}", "text")
-    elif ".jsonl" in path.suffixes[-2:]:
+        return
+    if ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):
             if line.strip():
                 where = f"{path}:{number}"
                 yield check_text(parse_json_line(line, where).get("text"), where, "text")
-    else:
-        yield from _paragraphs(path)
-
-
-def _paragraphs(path: TextFile) -> Iterator[str]:
+        return
     lines: list[str] = []
     size = 0
     for _, line in numbered_lines(path):

@@ -243,22 +243,18 @@ def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
     """Return name, size and a digest of samples of the files; reading them whole takes long."""
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.name} {size_of_file(file)}\n".encode())
-        digest.update(_sample(file))
+        size = size_of_file(file)
+        digest.update(f"{file.name} {size}\n".encode())
+        if isinstance(file, Path):
+            with file.open("rb") as opened:
+                digest.update(opened.read(_SAMPLED_BYTES))
+                opened.seek(max(0, size - _SAMPLED_BYTES))
+                digest.update(opened.read())
+        elif file.entry.modified_ns:
+            digest.update(str(file.entry.modified_ns).encode())
+        else:
+            count = min(_SAMPLED_STORED_BYTES, size)
+            for start in (0, size - count):
+                digest.update(file.storage.read(file.entry.path, start, count))
     total = sum(map(size_of_file, files))
     return f"{Path(shown(place)).name}, {total} bytes, {digest.hexdigest()[:16]}"
-
-
-def _sample(file: TextFile) -> bytes:
-    """Return the beginning and the end of a file, or the modification time in an object store."""
-    size = size_of_file(file)
-    if not isinstance(file, Path):
-        if file.entry.modified_ns:
-            return str(file.entry.modified_ns).encode()
-        count = min(_SAMPLED_STORED_BYTES, size)
-        read = partial(file.storage.read, file.entry.path, count=count)
-        return read(start=0) + read(start=size - count)
-    with file.open("rb") as opened:
-        start = opened.read(_SAMPLED_BYTES)
-        opened.seek(max(0, size - _SAMPLED_BYTES))
-        return start + opened.read()

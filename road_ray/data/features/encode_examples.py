@@ -10,7 +10,8 @@ import logging
 import math
 import os
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -189,6 +190,7 @@ def _choices(
 
 
 def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:
+    """Return numbers or classes ``[N]``, or sets of labels ``[N, C]``; -100 for unknown ones."""
     if isinstance(task.kind, Regress):
         low, high = task.kind.low, task.kind.high
         numbers = {e.label: _number(e.label, low, high) for e in examples if e.label is not None}
@@ -201,38 +203,31 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     # Labels in the file: the names of the task, and the keys of the label map.
     known = {name: index for index, name in enumerate(names)}
     known |= {value: known[name] for value, name in dataset.label_map.items()}
-    if isinstance(task.kind, MultiLabel):
-        return _label_sets(examples, known, names)
+    remedy = "correct `labels`, or the rows, or map the values of the file by `label_map`"
+    if isinstance(task.kind, MultiLabel):  # 1 for the labels of a row, 0 for others, [N, C]
+        sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
+        for row, example in zip(sets, examples, strict=True):
+            if example.label is None:
+                continue
+            own = listed_labels(example.label, example.where)
+            unknown, places = (
+                {*own} - known.keys(),
+                [known[label] for label in own if label in known],
+            )
+            if unknown or len({*places}) < len(places):
+                problem = f"label={min(unknown)!r}" if unknown else f"labels={own}: one label twice"
+                raise DataError(
+                    f"{example.where} {problem}, allowed: {', '.join(names)}\n"
+                    f"  fix: {remedy} in the data set's entry"
+                )
+            row[:] = 0
+            row[places] = 1
+        return sets
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
     written = [f"{value!r} = {name}" for value, name in dataset.label_map.items()]
-    remedy = "correct `labels`, or the rows, or map the values of the file by `label_map`"
     _check_labels(examples, classes, ", ".join(written or names), remedy)
     numbered = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
     return np.array(numbered, np.int64)
-
-
-def _label_sets(
-    examples: Sequence[TextExample], known: Mapping[str, int], names: Sequence[str]
-) -> NDArray[np.int64]:
-    """Return 1 for the labels of each row and 0 for others, ``[N, C]``; -100 for unknown ones.
-
-    Raises ``DataError`` for a row with an unknown or a repeated label.
-    """
-    sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
-    for row, example in zip(sets, examples, strict=True):
-        if example.label is None:
-            continue
-        own = listed_labels(example.label, example.where)
-        unknown, places = set(own) - known.keys(), [known[label] for label in own if label in known]
-        if unknown or len({*places}) < len(places):
-            problem = f"label={min(unknown)!r}" if unknown else f"labels={own}: one label twice"
-            raise DataError(
-                f"{example.where} {problem}, allowed: {', '.join(names)}\n  fix: correct `labels`, "
-                "or the rows, or map the values of the file by `label_map` in the data set's entry"
-            )
-        row[:] = 0
-        row[places] = 1
-    return sets
 
 
 def _check_labels(
@@ -281,40 +276,31 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     """
     path = directory / f"{key}.features"
     try:
-        return _read(path)
+        with np.load(path, allow_pickle=False) as archive:  # the zip format has checksums
+            stored: dict[str, Any] = {name: archive[name] for name in archive.files}
+        gold = {n.removeprefix(_GOLD): stored.pop(n) for n in list(stored) if n.startswith(_GOLD)}
+        parts = {name: value if value.ndim else value.item() for name, value in stored.items()}
+        return Features(gold=gold, **parts)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except _DAMAGED as error:
         _log.warning("%s is damaged (%s): features are encoded again", path, error)
     features = make()
-    try:
-        _write(path, features)
-    except OSError as error:
-        _log.warning("features are not kept: %s\n  fix: data.cache=a directory, or off", error)
-    return features
-
-
-def _read(path: Path) -> Features:
-    with np.load(path, allow_pickle=False) as archive:  # the zip format has checksums
-        stored: dict[str, Any] = {name: archive[name] for name in archive.files}
-    gold = {n.removeprefix(_GOLD): stored.pop(n) for n in list(stored) if n.startswith(_GOLD)}
-    parts = {name: value if value.ndim else value.item() for name, value in stored.items()}
-    return Features(gold=gold, **parts)
-
-
-def _write(path: Path, features: Features) -> None:
-    """Write NumPy's archive to a file beside ``path``, then rename it."""
     arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
     for part in fields(Features):
         value = getattr(features, part.name)
         if part.name != "gold" and value is not None:
             arrays[part.name] = np.asarray(value)
-    path.parent.mkdir(parents=True, exist_ok=True)
     staged = staged_beside(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with staged.open("wb") as file:
             np.savez(file, **arrays)
         sync(staged)
         os.replace(staged, path)
+    except OSError as error:
+        _log.warning("features are not kept: %s\n  fix: data.cache=a directory, or off", error)
     finally:
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):
+            staged.unlink()
+    return features
