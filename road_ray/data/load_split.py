@@ -113,7 +113,8 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         task = catalog.TASKS[dataset.task]
     for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value and head.fits(dataset, task):
-            return head.put_on(dataset, task)
+            other = Task(f"{task.name}_{head.value}", head.kind(**vars(task.kind)))
+            return replace(dataset, task=other.name), other  # another head is another task
     return dataset, task
 
 
@@ -277,15 +278,25 @@ def row_features(
 
 def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfig) -> list[Example]:
     """Return the rows of files and of training splits of data sets that follow those of ``dataset``
-    without labels.
+    without labels. Raises ``ConfigError`` for a name of no rows, and rows of another kind.
     """
     entry, task = find_dataset(dataset, source)
     found: list[Example] = []
     root = resolve_root(source.root) if names else None
     for name in names:
         file = unlabelled_file(name, root)
-        if name == REST:
-            rows: Sequence[Example] = _rest(entry, task, source)
+        if name == REST:  # beyond ``max_rows``; tags are learnt by label only
+            examples = read_examples(entry, "train", root_of(entry.name, source))
+            first = len(examples) if source.max_rows is None else source.max_rows
+            chosen = row_order(len(examples))[first:][: source.max_unlabelled_rows]
+            if not len(chosen) or isinstance(task.kind, Tag):
+                raise ConfigError(
+                    f"data.unlabelled = {REST} with data.max_rows = {source.max_rows}: all "
+                    f"{len(examples)} training examples of {entry.name} keep their labels\n"
+                    f"  allowed: fewer than {len(examples)}, and no data set of tags\n"
+                    "  fix: lower data.max_rows, or name other rows by data.unlabelled"
+                )
+            rows = [examples[index] for index in np.sort(chosen)]
         elif file is not None:
             rows = read_unlabelled(file, entry, task)
         elif name in catalog.DATASETS or name in source.sets:
@@ -312,21 +323,3 @@ def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfi
         ids = (f"unlabelled/{name}/{number}" for number in range(len(rows)))  # of no labelled row
         found += [replace(row.unlabelled(), id=id) for row, id in zip(rows, ids, strict=True)]
     return found
-
-
-def _rest(entry: Dataset, task: Task, source: SourceConfig) -> list[Example]:
-    """Return the training examples beyond ``max_rows``, at most ``max_unlabelled_rows``.
-
-    Raises ``ConfigError`` if there is none, and for tags, which are learnt by label only.
-    """
-    examples = read_examples(entry, "train", root_of(entry.name, source))
-    beyond = len(examples) if source.max_rows is None else source.max_rows
-    chosen = row_order(len(examples))[beyond:][: source.max_unlabelled_rows]
-    if not len(chosen) or isinstance(task.kind, Tag):
-        raise ConfigError(
-            f"data.unlabelled = {REST} with data.max_rows = {source.max_rows}: all {len(examples)} "
-            f"training examples of {entry.name} keep their labels\n"
-            f"  allowed: fewer than {len(examples)}, and no data set of tags\n"
-            "  fix: lower data.max_rows, or name other rows by data.unlabelled"
-        )
-    return [examples[index] for index in np.sort(chosen)]

@@ -11,8 +11,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from road_ray.errors import DataError
 from road_ray.system.own_names import is_own, named_object, unfit
@@ -117,16 +117,13 @@ class Regress:
     5.0
     """
 
+    width: ClassVar[int] = 1
     low: float
     high: float
 
     @property
     def range(self) -> float:
         return self.high - self.low
-
-    @property
-    def width(self) -> int:
-        return 1
 
 
 @dataclass(frozen=True)
@@ -139,9 +136,7 @@ class Span:
     2
     """
 
-    @property
-    def width(self) -> int:
-        return 2
+    width: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -299,10 +294,6 @@ class Dataset:
         """Names of the metrics in results: of ``package.module:name`` the last part."""
         return tuple(m.rpartition(":")[2] if is_own(m) else m for m in self.metrics)
 
-    def columns_of(self, split: str) -> Columns:
-        """Return the columns of the files of a split."""
-        return self.test_columns or self.columns if split == "test" else self.columns
-
 
 @dataclass(frozen=True)
 class SpecialHead:
@@ -330,11 +321,6 @@ class SpecialHead:
         texts = len(dataset.columns.text)
         plain = type(task.kind) is self.replaces and task.head is None
         return plain and self.num_texts in (None, texts)
-
-    def put_on(self, dataset: Dataset, task: Task) -> tuple[Dataset, Task]:
-        """Return data set and task with this head; another head is another task."""
-        other = Task(f"{task.name}_{self.value}", self.kind(**vars(task.kind)))
-        return replace(dataset, task=other.name), other
 
 
 SPECIAL_HEADS = (

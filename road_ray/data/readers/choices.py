@@ -63,9 +63,9 @@ CHOICES: dict[str, Callable[[Row, Columns], tuple[str, list[Any], Any]]] = {
 }
 
 
-def choice_questions(layout: str, table: Table, labelled: bool) -> Iterator[ChoiceExample]:
+def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
     """Yield the questions of a table. Raises ``DataError`` for a missing choice, and an answer that
-    is not one of the choices; unless ``labelled``, a number below 0 hides the answer.
+    is not one of the choices; unless rows need labels, a number below 0 hides the answer.
     """
     columns = table.columns
     for number, (where, row) in enumerate(table.rows):
@@ -77,7 +77,7 @@ def choice_questions(layout: str, table: Table, labelled: bool) -> Iterator[Choi
                     "  fix: correct the row, or remove the question"
                 )
         label = _number(str(answer), len(choices))
-        hidden = answer in (None, "") or (not labelled and below_zero(str(answer)))
+        hidden = answer in (None, "") or (not table.labelled and below_zero(str(answer)))
         if label is None and not hidden:
             raise DataError(
                 f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"

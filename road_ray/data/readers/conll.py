@@ -35,14 +35,14 @@ _DOCUMENT = "-DOCSTART-"
 _HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
 
 
-def tagged_sentences(table: Table, labelled: bool) -> list[TagExample]:
+def tagged_sentences(table: Table) -> list[TagExample]:
     """Return the sentences of rows with a list of words and a list of tags.
 
-    Unless ``labelled``, a table without a tag has sentences without tags. Raises ``DataError`` for
-    a tag without ``O``, ``B-`` or ``I-``, and for a table that mixes IOB1 and IOB2.
+    A table without a tag has sentences without tags, unless they need some. Raises ``DataError``
+    for a tag without ``O``, ``B-`` or ``I-``, and for a table that mixes IOB1 and IOB2.
     """
     words, tags = word_and_tag(table.columns)
-    names = table.columns.tag_names
+    names, labelled = table.columns.tag_names, table.labelled
     examples: list[TagExample] = []
     for number, (where, row) in enumerate(table.rows):
         if missing := [name for name in (words, *([tags] if labelled else [])) if name not in row]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
-from road_ray.data.readers import question_layouts, squad
+from road_ray.data.readers import question_layouts as more
+from road_ray.data.readers import squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
 from road_ray.data.readers.hub import hub_table, split_of_hub
@@ -34,43 +34,36 @@ _MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 _log = logging.getLogger(__name__)
 
 
+Rows = Iterator[tuple[str, Row]]
+
+
 @dataclass(frozen=True)
 class Layout:
     """Functions of one layout. ``form`` shows it in messages; empty: columns of the entry."""
 
-    rows: Callable[[Path, Columns, bool], Iterator[tuple[str, Row]]]  # bool: rows need labels
-    examples: Callable[[Table, bool], Iterable[Example]]
+    rows: Callable[[Path, Columns, bool], Rows]  # bool: rows need labels
+    examples: Callable[[Table], Iterable[Example]]
     from_hub: Callable[[Row, str], Row] | None = None
     form: str = ""
 
 
-def _spans(
-    rows: Callable[[Path], Iterator[tuple[str, Row]]],
-    form: str = "",
-    from_hub: Callable[[Row, str], Row] | None = None,
-) -> Layout:
-    return Layout(
-        lambda path, *_: rows(path), lambda table, _: squad.questions(table), from_hub, form
-    )
+def _by_path(rows: Callable[[Path], Rows]) -> Callable[[Path, Columns, bool], Rows]:
+    """Return a reader of files that say themselves what their columns are."""
+    return lambda path, columns, labelled: rows(path)
 
 
-def _named(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
-    return named_rows(path)
-
-
+_SPANS = squad.questions
 LAYOUTS: dict[str, Layout] = {
     "glue_tsv": Layout(glue_rows, sentences),
-    "table": Layout(_named, sentences),
+    "table": Layout(_by_path(named_rows), sentences),
     "adv_glue": Layout(adv_glue_rows, sentences),
     "conll": Layout(conll_rows, tagged_sentences),
-    "squad_json": _spans(squad.squad_rows, squad.FORM),
-    "mrqa": _spans(
-        question_layouts.mrqa_rows, question_layouts.MRQA_FORM, question_layouts.mrqa_from_hub
-    ),
-    "quac": _spans(question_layouts.quac_rows, question_layouts.QUAC_FORM),
-    "qasrl": _spans(question_layouts.qasrl_rows),
-    "zre": _spans(question_layouts.zre_rows, from_hub=question_layouts.zre_from_hub),
-    **{name: Layout(_named, partial(choice_questions, name)) for name in CHOICES},
+    "squad_json": Layout(_by_path(squad.squad_rows), _SPANS, form=squad.FORM),
+    "mrqa": Layout(_by_path(more.mrqa_rows), _SPANS, more.mrqa_from_hub, more.MRQA_FORM),
+    "quac": Layout(_by_path(more.quac_rows), _SPANS, form=more.QUAC_FORM),
+    "qasrl": Layout(_by_path(more.qasrl_rows), _SPANS),
+    "zre": Layout(_by_path(more.zre_rows), _SPANS, more.zre_from_hub),
+    **{name: Layout(_by_path(named_rows), partial(choice_questions, name)) for name in CHOICES},
 }
 
 
@@ -89,8 +82,19 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
     examples: list[Example] = []
     for name, path in zip(names, found_paths(dataset, root, split), strict=True):
         if path is None:
-            _refuse_missing(dataset, root, name)
-        columns = dataset.columns_of(split)
+            first, *others = _candidates(dataset, root, name)
+            folder, expected = first.parent, Path(dataset.folder) / name
+            held = sorted(path.name for path in folder.iterdir())[:8] if folder.is_dir() else []
+            raise DataError(
+                f"data set {dataset.name!r}: no file {first} (or "
+                f"{', '.join(p.name for p in others)}); found there: "
+                f"{', '.join(held) or 'nothing'}{nearest_path(first)}\n"
+                f"  data.root is {root}; expected below it: {expected}\n"
+                "  fix: set `data.root` (or ROAD_DATA) to the directory that holds "
+                f"{expected.parts[0]}; for another layout, declare a data set of your own "
+                "(data.sets)"
+            )
+        columns = (split == "test" and dataset.test_columns) or dataset.columns
         if dataset.reader is None:
             rows = layout.rows(path, columns, split != "test")
         else:
@@ -131,7 +135,7 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
     that is empty, or below 0 where no label is, is None. Raises ``DataError`` with the place of a
     row in another layout, for repeated ids, and if no row is left.
     """
-    layout = LAYOUTS[dataset.layout]
+    layout, labelled = LAYOUTS[dataset.layout], split != "test"
     last: tuple[str, Row] = (table.name, {})
 
     def rows() -> Iterator[tuple[str, Row]]:
@@ -140,7 +144,7 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
             yield last
 
     try:
-        examples = list(layout.examples(replace(table, rows=rows()), split != "test"))
+        examples = list(layout.examples(replace(table, rows=rows(), labelled=labelled)))
     except _MISFITS as error:
         where, row = last
         if isinstance(error, KeyError) and row and not layout.form:
@@ -149,9 +153,19 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
             f"{where}: not in the layout {dataset.layout}: {type(error).__name__}: {error}\n"
             f"  allowed: {layout.form or 'the columns of the entry'}"
         ) from error
-    _refuse_repeated_ids(table.name, examples)
-    labelled = (_with_label(example, dataset, split != "test") for example in examples)
-    usable = [example for example in labelled if example is not None]
+    first: dict[str, str] = {}
+    repeats: list[str] = []
+    for example in examples:
+        if example.id in first:
+            repeats.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
+        first.setdefault(example.id, example.where)
+    if repeats:
+        raise DataError(
+            f"{table.name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
+            "  fix: remove the copies; predictions are keyed by id"
+        )
+    found = (_with_label(example, dataset, labelled) for example in examples)
+    usable = [example for example in found if example is not None]
     if not usable:
         raise DataError(
             f"{table.name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
@@ -175,20 +189,6 @@ def _with_label(example: Example, dataset: Dataset, needed: bool) -> Example | N
         return None
     below = label is not None and not dataset.negative_labels and below_zero(label)
     return replace(example, label=None) if not needed and (label == "" or below) else example
-
-
-def _refuse_repeated_ids(name: str, examples: Iterable[Example]) -> None:
-    first: dict[str, str] = {}
-    repeats: list[str] = []
-    for example in examples:
-        if example.id in first:
-            repeats.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
-        first.setdefault(example.id, example.where)
-    if repeats:
-        raise DataError(
-            f"{name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
-            "  fix: remove the copies; predictions are keyed by id"
-        )
 
 
 def found_paths(dataset: Dataset, root: Path, split: str) -> list[Path | None]:
@@ -219,16 +219,3 @@ def _candidates(dataset: Dataset, root: Path, names: str) -> list[Path]:
     """Return the paths of which the first that exists has the rows, for file names ``a|b``."""
     plain = [root / dataset.folder / name for name in names.split("|")]
     return [path for p in plain for path in (p, p.with_name(f"{p.name}.gz"))]
-
-
-def _refuse_missing(dataset: Dataset, root: Path, names: str) -> NoReturn:
-    first, *others = _candidates(dataset, root, names)
-    folder, expected = first.parent, Path(dataset.folder) / names
-    held = sorted(path.name for path in folder.iterdir())[:8] if folder.is_dir() else []
-    raise DataError(
-        f"data set {dataset.name!r}: no file {first} (or {', '.join(p.name for p in others)}); "
-        f"found there: {', '.join(held) or 'nothing'}{nearest_path(first)}\n"
-        f"  data.root is {root}; expected below it: {expected}\n"
-        "  fix: set `data.root` (or ROAD_DATA) to the directory that holds "
-        f"{expected.parts[0]}; for another layout, declare a data set of your own (data.sets)"
-    )

@@ -80,38 +80,33 @@ def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
     CANNOTANSWER, as in the official scorer. Raises ``DataError`` naming the question for a label
     that QuAC does not have.
     """
-    for article in read_document(path)["data"]:
-        for paragraph in article["paragraphs"]:
-            yield from _dialog(paragraph, path)
-
-
-def _dialog(paragraph: Row, path: Path) -> Iterator[tuple[str, Row]]:
-    history: list[str] = []
-    for turn in paragraph["qas"]:
-        where = f"{path}: question {turn['id']!r}"
-        answers = [turn["orig_answer"]] if "orig_answer" in turn else []
-        answers += [answer for answer in turn["answers"] if answer not in answers]
-        texts = [answer["text"] for answer in turn["answers"] or answers]
-        answered = 2 * texts.count(_NO_ANSWER) < len(texts)
-        for field, known in (("yesno", _YES_NO), ("followup", _CONTINUE)):
-            if turn[field] not in known:
-                allowed = ", ".join(known)
-                raise DataError(f"{where}: {field} = {turn[field]!r}\n  allowed: {allowed}")
-        row = {
-            "id": turn["id"],
-            "question": turn["question"],
-            "context": paragraph["context"].removesuffix(_NO_ANSWER).rstrip(),
-            "answers": [a for a in answers if answered and a["text"] != _NO_ANSWER],
-            "further": (
-                (YES_NO, _YES_NO[turn["yesno"]]),
-                (CONTINUE, _CONTINUE[turn["followup"]]),
-            ),
-            "history": tuple(history),
-            "references": tuple(text for text in texts if answered and text != _NO_ANSWER),
-        }
-        yield where, row
-        first = answers[0]["text"] if answers else _NO_ANSWER
-        history += [turn["question"], "unknown" if first == _NO_ANSWER else first]
+    articles = read_document(path)["data"]
+    for paragraph in (paragraph for article in articles for paragraph in article["paragraphs"]):
+        history: list[str] = []
+        context = paragraph["context"].removesuffix(_NO_ANSWER).rstrip()
+        for turn in paragraph["qas"]:
+            where = f"{path}: question {turn['id']!r}"
+            for field, known in (("yesno", _YES_NO), ("followup", _CONTINUE)):
+                if turn[field] not in known:
+                    allowed = ", ".join(known)
+                    raise DataError(f"{where}: {field} = {turn[field]!r}\n  allowed: {allowed}")
+            answers = [turn["orig_answer"]] if "orig_answer" in turn else []
+            answers += [answer for answer in turn["answers"] if answer not in answers]
+            texts = [answer["text"] for answer in turn["answers"] or answers]
+            answered = 2 * texts.count(_NO_ANSWER) < len(texts)
+            further = (YES_NO, _YES_NO[turn["yesno"]]), (CONTINUE, _CONTINUE[turn["followup"]])
+            row = {
+                "id": turn["id"],
+                "question": turn["question"],
+                "context": context,
+                "answers": [a for a in answers if answered and a["text"] != _NO_ANSWER],
+                "further": further,
+                "history": tuple(history),
+                "references": tuple(text for text in texts if answered and text != _NO_ANSWER),
+            }
+            yield where, row
+            first = answers[0]["text"] if answers else _NO_ANSWER
+            history += [turn["question"], "unknown" if first == _NO_ANSWER else first]
 
 
 def qasrl_rows(path: Path) -> Iterator[tuple[str, Row]]:

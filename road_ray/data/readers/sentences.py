@@ -32,16 +32,16 @@ _MAX_RAGGED_FRACTION = 1e-3
 _log = logging.getLogger(__name__)
 
 
-def sentences(table: Table, labelled: bool) -> Iterator[TextExample]:
+def sentences(table: Table) -> Iterator[TextExample]:
     """Yield the rows of a table. Raises ``DataError`` for a missing column; that of the label may
-    be missing unless ``labelled``.
+    be missing unless rows need it.
     """
     names, found = None, table.columns
     label: object
     for number, (where, row) in enumerate(table.rows):
         if row.keys() != names:  # in a table: the first row
             names = row.keys()
-            found = _columns_in(row, table.columns, where, labelled)
+            found = _columns_in(row, table, where)
         if isinstance(found.label, tuple):
             label = _marked(found.label, row, where)
         else:
@@ -53,8 +53,9 @@ def sentences(table: Table, labelled: bool) -> Iterator[TextExample]:
         yield TextExample(id, texts, None if label is None else label_text(label), where)
 
 
-def _columns_in(row: Row, columns: Columns, where: str, labelled: bool) -> Columns:
-    """Return ``columns`` with every ``a|b`` replaced by the first of the two in the row."""
+def _columns_in(row: Row, table: Table, where: str) -> Columns:
+    """Return the columns with every ``a|b`` replaced by the first of the two in the row."""
+    columns = table.columns
 
     def first(name: str | int | tuple[str, ...] | None) -> Any:
         options = name.split("|") if isinstance(name, str) else [name]
@@ -63,7 +64,7 @@ def _columns_in(row: Row, columns: Columns, where: str, labelled: bool) -> Colum
     text, label, id = tuple(map(first, columns.text)), first(columns.label), first(columns.id)
     found = Columns(text, label, id, separator=columns.separator)
     labels = found.label if isinstance(found.label, tuple) else [found.label]
-    required = [*found.text, found.id, *(labels if labelled else [])]
+    required = [*found.text, found.id, *(labels if table.labelled else [])]
     if missing := [name for name in required if name is not None and name not in row]:
         raise DataError(missing_columns(where, missing, list(row)))
     return found

@@ -112,12 +112,13 @@ csv.field_size_limit(sys.maxsize)  # the module's own limit of 131,072 character
 @dataclass(frozen=True)
 class Table:
     """Rows of one file, or of one split of the hub, each with its place; ``name`` is for messages.
-    ``columns`` has the columns of text, label and id in these rows.
+    ``columns`` has the columns of text, label and id in these rows, which need labels or not.
     """
 
     name: str
     rows: Iterable[tuple[str, Row]]
     columns: Columns
+    labelled: bool = True
 
 
 def named_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -156,23 +157,33 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for file in table_files(path):
             yield from table_rows(file)
         return
-    match suffix_of(path):
-        case ".jsonl":
-            yield from _json_lines(path)
-        case ".json":
-            yield from _json_rows(path)
-        case ".csv":
-            yield from _csv_rows(path, delimiter_of(path))
-        case ".tsv":
-            yield from _csv_rows(path, "\t")
-        case ".parquet" | ".arrow":
-            for number, row in enumerate(arrow_rows(path), 1):
-                yield f"{path}:{number}", row
-        case suffix:
+    suffix = suffix_of(path)
+    content = json_content(path) if suffix == ".json" else None
+    if suffix == ".jsonl" or (suffix == ".json" and content is None):
+        for number, line in numbered_lines(path):
+            if line.strip():
+                yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
+    elif suffix == ".json":  # an array, which may be the value of ``data``
+        rows = content.get("data", [content]) if isinstance(content, dict) else content
+        if not isinstance(rows, list):
             raise DataError(
-                f"{path}: {suffix or 'no suffix'} is not a supported table\n"
-                "  allowed: .jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .arrow"
+                f"{path}: neither an array of objects nor one object a line\n"
+                "  fix: write [{...}, {...}], or one JSON object a line"
             )
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict):
+                raise DataError(f"{path}: [{number}] is no JSON object; seen {shorten(repr(row))}")
+            yield f"{path}: [{number}]", row
+    elif suffix in (".csv", ".tsv"):
+        yield from _csv_rows(path, delimiter_of(path) if suffix == ".csv" else "\t")
+    elif suffix in (".parquet", ".arrow"):
+        for number, row in enumerate(arrow_rows(path), 1):
+            yield f"{path}:{number}", row
+    else:
+        raise DataError(
+            f"{path}: {suffix or 'no suffix'} is not a supported table\n"
+            "  allowed: .jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .arrow"
+        )
 
 
 def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -270,30 +281,6 @@ def json_content(path: Path) -> Any:
         ):
             return None
         raise
-
-
-def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in numbered_lines(path):
-        if line.strip():
-            yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of an array, which may be the value of ``data``, or one object a line."""
-    content = json_content(path)
-    if content is None:
-        yield from _json_lines(path)
-        return
-    rows = content.get("data", [content]) if isinstance(content, dict) else content
-    if not isinstance(rows, list):
-        raise DataError(
-            f"{path}: neither an array of objects nor one object a line\n"
-            "  fix: write [{...}, {...}], or one JSON object a line"
-        )
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise DataError(f"{path}: [{number}] is no JSON object; seen {shorten(repr(row))}")
-        yield f"{path}: [{number}]", row
 
 
 def delimiter_of(path: Path) -> str:

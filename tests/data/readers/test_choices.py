@@ -31,7 +31,7 @@ def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
     hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
     hub |= {"choices": {"label": ["A", "B"], "text": ["bank", "mall"]}}
     table = Table("hub", [(f"{path}:1", hub)], Columns((), id="id"))
-    (again,) = choice_questions("commonsenseqa", table, labelled=True)
+    (again,) = choice_questions("commonsenseqa", table)
     assert again == read
 
 
