@@ -36,6 +36,7 @@ from road_ray.recipes.train.config import (
     MultitaskConfig,
     TeachersConfig,
 )
+from road_ray.recipes.train.teaching_config import MixTeachingConfig
 from road_ray.training.profile import Measured
 
 _FORWARD = 1 / 3  # of the time of a training step, without backward pass and update
@@ -106,6 +107,7 @@ class _Costs:
         self.config, self.place = config, place
         self.jobs = {job.name: job for job in Experiment(config).jobs}
         self.measured: dict[str, Measured] = {}
+        self.answered: set[str] = set()  # data sets of mixtures, by their teachers
 
     def steps_and_seconds(self, job: Job) -> tuple[int, float]:
         """Return the steps of a job, and the seconds that they and its evaluation take."""
@@ -114,7 +116,10 @@ class _Costs:
             return 0, 0.0  # all trainings are jobs of their own
         if isinstance(config, PretrainConfig | MultitaskConfig):
             measured = self._measure(job.verb, self._with_models(config))
-            return measured.total_steps, measured.total_steps * measured.seconds_per_step
+            seconds = measured.total_steps * measured.seconds_per_step
+            if isinstance(config, MultitaskConfig):
+                seconds += self._answering(config, measured)
+            return measured.total_steps, seconds
         assert isinstance(config, FinetuneConfig)
         plain = as_base(FinetuneConfig, self._with_models(config))
         plain = plain.model_copy(update={"data": as_base(FinetuneDataConfig, plain.data)})
@@ -134,6 +139,16 @@ class _Costs:
             evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
         seconds = measured.total_steps * measured.seconds_per_step + per_row * evaluated
         return times * measured.total_steps, times * seconds
+
+    def _answering(self, config: MultitaskConfig, measured: Measured) -> float:
+        """Return the seconds in which the teachers of a mixture answer all its rows, unless they
+        did for another seed.
+        """
+        taught = [name for name in config.named_teachers if name not in self.answered]
+        self.answered.update(taught)
+        rows = sum(num_labelled(name, config.data) for name in taught)
+        rows *= self.config.distillation.num_teachers or 3
+        return _FORWARD * measured.seconds_per_step / max(measured.rows_per_step, 1) * rows
 
     def _measure(self, verb: str, config: Any) -> Measured:
         """Return the cost of a training; those that differ in their seed have the same."""
@@ -156,8 +171,8 @@ class _Costs:
                     changes["generator.kind"] = "model"
             else:
                 changes["init"] = str(self._encoder)
-        if isinstance(config, MultitaskConfig):  # its teachers have answered before
-            changes["distillation"] = {}
+        if isinstance(config, MultitaskConfig):  # its teachers are not trained yet
+            config = config.model_copy(update={"distillation": MixTeachingConfig()})
         return override(config, changes)
 
     @cached_property

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 import road_ray as rr
 from road_ray.errors import ConfigError, InterruptedRunError, RoadError
 from road_ray.experiment.config import CATALOGUE
+from road_ray.experiment.estimate import estimate
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 
@@ -53,9 +54,13 @@ def weights(run: Path) -> dict[str, bytes]:
     ],
 )
 def test_every_comparison_runs_and_fills_its_table(tiny, name):
-    run = rr.reproduce(overrides=tiny(name, **SIZES[name]))
+    given = tiny(name, **SIZES[name])
+    planned = estimate(configure("reproduce", overrides=given))
+    assert planned["runs"] == len(planned["rows"])
+    run = rr.reproduce(overrides=given)
     table = table_of(run.directory)
     chosen = [arm["name"] for arm in table["arms"]]
+    assert set(chosen) <= {row["arm"] for row in planned["rows"]}
     assert set(chosen) >= set(SIZES[name].get("arms", chosen))
     arms = configure("reproduce", overrides={"comparison": name}).compared.arms
     arms = [arms[item] for item in chosen]
