@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import TrainingConfig
+from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn
 from tests.benchmarks.race import gated
@@ -36,7 +37,7 @@ class Setting:
     compiled: bool = False
 
 
-def ours(setting: Setting, connection: Connection) -> None:
+def ours(setting: Setting, connection: Connection, worker: Worker | None = None) -> None:
     """The loop that every recipe runs, with its journal."""
     generator, discriminator = shapes.models(setting.shape)
     objective = Electra(generator, discriminator, special_ids=shapes.SPECIAL, mask_id=shapes.MASK)
@@ -51,6 +52,7 @@ def ours(setting: Setting, connection: Connection) -> None:
             torch_compile=setting.compiled,
         ),
         peak_lr=_RATE,
+        worker=worker,
     )
 
 

@@ -5,6 +5,7 @@ that goes with it.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from road_ray.models.config import Attention
@@ -23,18 +24,23 @@ def learn(
     config: TrainingConfig,
     *,
     peak_lr: float,
+    worker: Worker | None = None,
     attention: Attention = "auto",
 ) -> None:
     """Until the steps say that it is over."""
     with tempfile.TemporaryDirectory() as place:
-        training = Training(
-            config=config,
-            optimizer=OptimizerConfig(peak_lr=peak_lr, warmup_steps=1, schedule="constant"),
-            total_steps=1_000_000,
-            seed=0,
-            checkpoints=Checkpoints(Path(place) / "checkpoints"),
-            journal=Journal(Path(place), console="quiet"),
-            identity={},
-            attention=attention,
-        )
-        train(objective, steps, training, Worker.alone())
+        training = replace(training_in(Path(place), config, peak_lr), attention=attention)
+        train(objective, steps, training, worker or Worker.alone())
+
+
+def training_in(place: Path, config: TrainingConfig, peak_lr: float) -> Training:
+    """Everything that the loop needs besides objective and data."""
+    return Training(
+        config=config,
+        optimizer=OptimizerConfig(peak_lr=peak_lr, warmup_steps=1, schedule="constant"),
+        total_steps=1_000_000,
+        seed=0,
+        checkpoints=Checkpoints(place / "checkpoints"),
+        journal=Journal(place, console="quiet"),
+        identity={},
+    )

@@ -28,6 +28,33 @@ def native_precisions() -> tuple[str, ...]:
     return ("fp32", "bf16") if native else ("fp32",)
 
 
+def row(
+    name: str,
+    peer: str,
+    unit: str,
+    ours: float,
+    theirs: float,
+    *,
+    repeats: int,
+    limit_share: float,
+    precision: str = "fp32",
+) -> Row:
+    """A row of bench.json: ``ours`` and ``theirs`` in ``unit``, of which more is better."""
+    return {
+        "name": name,
+        "precision": precision,
+        "peer": peer,
+        "unit": unit,
+        "ours": ours,
+        "theirs": theirs,
+        "ratio": ours / theirs,
+        "repeats": repeats,
+        "peak_memory_mb": race.peak_memory_mb(),
+        "their_peak_memory_mb": 0.0,
+        "limit_share": limit_share,
+    }
+
+
 def race_row(
     name: str,
     peer: str,
@@ -39,22 +66,12 @@ def race_row(
     limit_seconds: float,
     precision: str = "fp32",
 ) -> Row:
-    """A row of bench.json: ``ours`` and ``theirs`` in ``unit``, of which more is better, from steps
-    that are ``amount`` units of work each.
-    """
-    return {
-        "name": name,
-        "precision": precision,
-        "peer": peer,
-        "unit": unit,
-        "ours": amount / ours.median,
-        "theirs": amount / theirs.median,
-        "ratio": theirs.median / ours.median,
-        "repeats": len(ours.seconds),
-        "peak_memory_mb": ours.peak_memory_mb,
-        "their_peak_memory_mb": theirs.peak_memory_mb,
-        "limit_share": limit_seconds / ours.median,
-    }
+    """A row of two contestants whose steps are ``amount`` units of work each."""
+    rates = amount / ours.median, amount / theirs.median
+    share, repeats = limit_seconds / ours.median, len(ours.seconds)
+    made = row(name, peer, unit, *rates, repeats=repeats, limit_share=share, precision=precision)
+    made["peak_memory_mb"] = ours.peak_memory_mb
+    return made | {"their_peak_memory_mb": theirs.peak_memory_mb}
 
 
 @dataclass(frozen=True)
@@ -72,9 +89,12 @@ class Plan:
         }
     )
     studies: tuple[Study, ...] = (Study("sst2", 512, 32), Study("squad_v2", 96, 8))
+    predicting: Study = field(default_factory=lambda: Study("sst2", 4000, 32))
     repeats: int = 7
     few_repeats: int = 3  # where a round takes half a minute
     quick_repeats: int = 25  # where a step takes a fraction of a second
+    clients: tuple[int, ...] = (1, 8, 32)  # of a server, at once
+    load_seconds: float = 5.0  # of a round of requests
     steps: int = 1  # of a round
     lesson_steps: int = 4
     precisions: tuple[str, ...] = field(default_factory=native_precisions)

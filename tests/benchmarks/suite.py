@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from road_ray.distributed.train.launch import launch
+from road_ray.training.run_context import RunContext
+from road_ray.training.worker import Worker
 from tests.benchmarks import contestants
 from tests.benchmarks import distil as distilling
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
 from tests.benchmarks.finetune import finetune
 from tests.benchmarks.plan import Plan, Row, race_row
-from tests.benchmarks.race import Contestant, Main, Timing
+from tests.benchmarks.predict import predict
+from tests.benchmarks.race import Contestant, Main, Timing, run
+from tests.benchmarks.serving import serve
 from tests.benchmarks.shapes import Shape, flops
 
 
@@ -69,6 +80,51 @@ def _against(
         )
         for (mine, theirs), compiled, peer in product(pairs, plan.compiled, peers)
     ]
+
+
+def ray_train(plan: Plan) -> list[Row]:
+    """The same loop in one Ray Train worker and in a process of its own, once started."""
+    setting = Setting(plan.tiny, clock=plan.clock)
+    lanes = {
+        "product": Contestant(contestants.product, setting, plan.start),
+        "ours": Contestant(contestants.ours, setting, _in_ray),
+        "alone": Contestant(contestants.ours, setting, plan.start),
+    }
+    timings = plan.race(lanes, repeats=plan.quick_repeats)
+    limit = PRODUCT_FLOPS / timings["product"].median
+    return [
+        _row("ray_train", "no Ray", timings["ours"], timings["alone"], plan.tiny, limit, "fp32")
+    ]
+
+
+def _in_ray(main: Main, setting: Any, address: str) -> threading.Thread:
+    """Starts a contestant as the one worker of a Ray Train run."""
+    # The processes of a cluster of our own inherit it; they must find this package.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+
+    def fit() -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            gpus = 1.0 if torch.cuda.is_available() else 0.0
+            launch(
+                _on_ray_worker,
+                setting,
+                main,
+                address,
+                workers=1,
+                gpus_per_worker=gpus,
+                scratch=Path(scratch),
+            )
+
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    return thread
+
+
+def _on_ray_worker(
+    setting: Any, worker: Worker, context: RunContext, main: Any, address: str
+) -> dict[str, float]:
+    run(partial(main, worker=worker), setting, address)
+    return {}
 
 
 def distil(plan: Plan) -> list[Row]:
@@ -159,6 +215,9 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "matrix_rate": matrix_rate,
     "pretrain": pretrain,
     "pretrain_tiny": pretrain_tiny,
+    "ray_train": ray_train,
     "distil": distil,
     "finetune": finetune,
+    "predict": predict,
+    "serve": serve,
 }

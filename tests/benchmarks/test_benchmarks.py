@@ -16,14 +16,18 @@ from tests.benchmarks.suite import SUITE
 FIELDS = {
     "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
 }  # fmt: skip
+ON_RAY = {"ray_train", "distil", "serve"}
 PLAN = Plan(
     shapes={"pretrain": TOY},
     tiny=TOY,
     lessons={"sentiment": TOY, "mrc": TOY},
     studies=(Study("sst2", 20, 4, TOY.encoder), Study("squad_v2", 6, 4, QUESTIONS)),
+    predicting=Study("sst2", 20, 4),
     repeats=2,
     few_repeats=2,
     quick_repeats=2,
+    clients=(1, 2),
+    load_seconds=0.5,
     precisions=("fp32", "bf16"),
     start=InThread(),
 )
@@ -45,7 +49,7 @@ def miniature_world(monkeypatch, world):
 
 
 @pytest.mark.guide
-@pytest.mark.parametrize("name", sorted(SUITE.keys() - {"distil"}))
+@pytest.mark.parametrize("name", sorted(SUITE.keys() - ON_RAY))
 def test_a_benchmark_gives_its_rows(name):
     rows = SUITE[name](PLAN)
     assert rows
@@ -54,10 +58,24 @@ def test_a_benchmark_gives_its_rows(name):
 
 @pytest.mark.chaos
 @pytest.mark.ray
+def test_one_ray_worker_is_compared_with_none():
+    check("ray_train", SUITE["ray_train"](PLAN))
+
+
+@pytest.mark.chaos
+@pytest.mark.ray
 def test_teachers_in_actors_are_compared():
     rows = SUITE["distil"](replace(PLAN, start=InProcess()))
     check("distil", rows)
     assert [row["peer"].split(", ")[1] for row in rows].count("mrc") == len(rows) // 2
+
+
+@pytest.mark.chaos
+@pytest.mark.ray
+def test_a_server_is_compared_with_a_plain_handler():
+    rows = SUITE["serve"](PLAN)
+    check("serve", rows)
+    assert [row["unit"] for row in rows] == ["requests/s", "p50 ms", "p99 ms"] * 2
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):
