@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.study import distributions, open_study, record_of, tell_outcome
-from road_ray.distributed.tune.trial_record import Record
 from road_ray.recipes.sweep.config import SweepConfig
 
 
@@ -18,4 +18,4 @@ def leave_trials(config: SweepConfig, *records: Record) -> None:
         number = study.ask(fixed_distributions=distributions(config.space)).number
         if record.ended:
             tell_outcome(study, replace(record, number=number))
-        trial_record.write(config.directory, record_of(study.trials[number]))
+        one_trial.write(config.directory, record_of(study.trials[number]))

@@ -131,7 +131,7 @@ def sweep_of(size: int, place: Path) -> Any:
 
 def outcome(number: int) -> Any:
     """Return the record's fields of a trial whose figure is a number of no pattern."""
-    from road_ray.distributed.tune.trial_record import Outcome
+    from road_ray.distributed.tune.one_trial import Outcome
 
     value = float(np.random.default_rng(number).random())
     return Outcome((value,), figures={"eval/sst2/accuracy": value, "cost/seconds": 1.0})
@@ -142,7 +142,7 @@ def sweep(size: int, place: Path) -> dict[str, float]:
     from dataclasses import replace
 
     from road_ray.config import to_yaml
-    from road_ray.distributed.tune import trial_record
+    from road_ray.distributed.tune import one_trial
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.searcher import StudySearch
     from road_ray.distributed.tune.study import open_study
@@ -160,11 +160,11 @@ def sweep(size: int, place: Path) -> dict[str, float]:
         for number in range(size):
             asked = searcher.suggest(str(number))
             assert asked["number"] == number
-            record = trial_record.read(place, number)
+            record = one_trial.read(place, number)
             assert record is not None
             got = outcome(number)
             ended = replace(record, state="complete", values=got.values, figures=got.figures)
-            trial_record.write(place, ended)
+            one_trial.write(place, ended)
             searcher.on_trial_complete(str(number))
 
     driven, _ = timed(drive)

@@ -128,7 +128,7 @@ def two_machines(given: argparse.Namespace, text: str, shards: str) -> None:
 
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.prepare_corpus import prepare_corpus
-    from road_ray.distributed.corpus_encoding import encoding_at
+    from road_ray.distributed.batch_inference import encoding_at
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=1)

@@ -143,7 +143,7 @@ def data_corpus(
     """Build the shards of text for `road pretrain` in advance, on a cluster if there is one."""
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.prepare_corpus import prepare_corpus
-    from road_ray.distributed.corpus_encoding import encoding_at
+    from road_ray.distributed.batch_inference import encoding_at
 
     settings = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
     for length in max_length_tokens or [settings.max_length_tokens]:

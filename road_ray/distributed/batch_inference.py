@@ -1,6 +1,6 @@
 """Inference over many items by a pool of actors: in the order of the items, with bounded memory.
 
-``road predict --workers`` sends chunks of rows.
+``road predict --workers`` sends chunks of rows, a corpus is encoded in blocks of documents.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from road_ray.distributed.connection import connected
+from road_ray.data.corpus.encode_documents import (
+    Block,
+    Encoded,
+    Encoder,
+    Encoding,
+    encoded_blocks,
+)
+from road_ray.distributed.connection import address_of, connected, is_joined
 from road_ray.errors import ClusterError, RoadError
 
 Item = TypeVar("Item")
@@ -159,3 +166,38 @@ def _no_answer(actors: str) -> Iterator[None]:
             "times\n  fix: check memory and log of the cluster, then repeat the command\n"
             "  kept: what was written so far"
         ) from error
+
+
+def encoding_at(address: str | None) -> Encoding:
+    """Return the function that encodes a corpus: on the cluster to join, if any, else on this
+    machine, which reads the text and writes the shards in either case.
+
+    Inside a task of Ray it is this machine too: a task holds its cores while it waits, so tasks
+    that wait for tasks could block each other.
+    """
+    if address_of(address) is None:
+        return encoded_blocks
+    if is_joined():
+        import ray
+
+        if ray.get_runtime_context().worker.mode == ray.WORKER_MODE:
+            return encoded_blocks
+    return partial(encoded_on_cluster, address=address)
+
+
+def encoded_on_cluster(
+    blocks: Iterator[Block],
+    encoder: Encoder,
+    *,
+    processes: int | None = None,
+    address: str | None = None,
+) -> Iterator[Encoded]:
+    """Yield the rows of ``encoded_blocks``, encoded by ``processes`` actors of one core each, in
+    order; ``None`` uses every free core of the cluster.
+
+    A block whose machine dies is encoded elsewhere. Raises ``ClusterError``.
+    """
+    with batch_inference(
+        partial, Encoder.__getitem__, encoder, actors="encoders", workers=processes, address=address
+    ) as encoded:
+        yield from encoded(blocks)

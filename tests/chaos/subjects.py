@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import road_ray as rr
+from road_ray.distributed.tune.one_trial import RECORD, Record, to_text, trial_directory
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
-from road_ray.distributed.tune.trial_actor import RECORD
-from road_ray.distributed.tune.trial_record import Record, to_text, trial_directory
 from road_ray.errors import InterruptedRunError
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import run as run_sweep

@@ -33,7 +33,7 @@ def steps(directory: Path, pace: float = 0.3) -> Iterator[int]:
 
 def run(directory, params, on_report):
     """One trial of the twelve."""
-    from road_ray.distributed.tune.trial_record import Outcome, Report
+    from road_ray.distributed.tune.one_trial import Outcome, Report
 
     number = int(directory.name)
     for step in steps(directory):
@@ -54,7 +54,7 @@ def work(directory, worker, context):
 def run_nested(directory, params, on_report):
     """A trial with a worker of its own."""
     from road_ray.distributed.train.launch import launch
-    from road_ray.distributed.tune.trial_record import Outcome
+    from road_ray.distributed.tune.one_trial import Outcome
     from tests.distributed.sweep_driver import work
 
     metrics = launch(work, directory, workers=1, scratch=directory)
@@ -77,7 +77,7 @@ def work_in_sight(task, worker, context):
 def run_in_sight(directory, params, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
-    from road_ray.distributed.tune.trial_record import Outcome, Report
+    from road_ray.distributed.tune.one_trial import Outcome, Report
     from road_ray.training.run_context import RunContext
     from tests.distributed.sweep_driver import work_in_sight
 

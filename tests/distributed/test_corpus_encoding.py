@@ -11,8 +11,8 @@ import pytest
 from road_ray.data.corpus import encode_documents
 from road_ray.data.corpus.encode_documents import Encoder, blocks_of, encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.distributed import corpus_encoding as module
-from road_ray.distributed.corpus_encoding import encoded_on_cluster, encoding_at
+from road_ray.distributed import batch_inference as module
+from road_ray.distributed.batch_inference import encoded_on_cluster, encoding_at
 
 DOCUMENTS = [f"The cat number {n} sat. It sat on mat number {n} again." for n in range(60)]
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, no_room, room, scale_up_seconds
+from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, Work, perform
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of, reports_of_ended
-from road_ray.distributed.tune.trial_record import TRIALS_LOCK, Record, Run
 from road_ray.errors import ResourceError
 from road_ray.system.operating_system import lock_exclusively
 
@@ -105,8 +105,7 @@ def _tune(
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
 
-    from road_ray.distributed.tune.schedulers import scheduler
-    from road_ray.distributed.tune.trial_actor import Work, perform
+    from road_ray.distributed.tune.searcher import scheduler
 
     # The processes of a nested trial request what they need; its own actor only waits for them.
     own_cpus = OWN_CPUS if demand else config.cpus_per_trial

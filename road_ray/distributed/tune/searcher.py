@@ -1,22 +1,31 @@
-"""Searcher of Ray Tune over an Optuna study.
+"""Searcher of Ray Tune over an Optuna study, and the schedulers that stop its trials early.
 
 ``OptunaSearch`` fails on a study that is ahead of its pickled state, marks stopped trials as
-complete, and resamples running trials. Here all state is in the study.
+complete, and resamples running trials. Here all state is in the study. The time of a scheduler is
+the share of a trial's steps; reports are replayed after a restart.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.trial import TrialState
+from ray.tune.schedulers import (
+    AsyncHyperBandScheduler,
+    FIFOScheduler,
+    MedianStoppingRule,
+    TrialScheduler,
+)
 from ray.tune.search import Searcher
 
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.one_trial import PERCENT, RECORD, Record, Report, to_tune_result
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     distributions,
@@ -26,8 +35,6 @@ from road_ray.distributed.tune.study import (
     tell_outcome,
     tell_report,
 )
-from road_ray.distributed.tune.trial_actor import RECORD
-from road_ray.distributed.tune.trial_record import Record, Report
 
 _DIED = "its process died repeatedly (out of memory?)"
 
@@ -70,7 +77,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
     def _write(self, number: int) -> Record:
         """Write the record of a trial as the study has it, tell that it changed, and return it."""
         record = record_of(find_trial(self._study, number))
-        trial_record.write(self._directory, record)
+        one_trial.write(self._directory, record)
         self._changed(record)
         return record
 
@@ -113,7 +120,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         """
         number = self._numbers[trial_id]
         if result and RECORD in result and not error:
-            record = trial_record.from_text(result[RECORD])
+            record = one_trial.from_text(result[RECORD])
         else:
             # Tune tells the report at which the scheduler stops a trial here alone.
             self.on_trial_result(trial_id, result or {})
@@ -140,3 +147,54 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
 def _sum(trials: list[optuna.trial.FrozenTrial], attribute: str) -> float:
     return sum(float(trial.user_attrs.get(attribute, 0.0)) for trial in trials)
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """A trial of an earlier start, as schedulers see it."""
+
+    trial_id: str
+    config: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+def scheduler(
+    config: SearchConfig, earlier: Mapping[int, Sequence[Report]] | None = None
+) -> TrialScheduler:
+    """Return the configured scheduler; its time is the percentage of a trial's steps. It is fed the
+    reports of ``earlier`` trials, so that a restarted sweep stops the trials that an uninterrupted
+    one would stop.
+    """
+    metric = config.metric[0]
+    objective: dict[str, Any] = {"metric": metric, "mode": config.mode[0]}
+    if config.scheduler == "none":
+        return FIFOScheduler()
+    if config.scheduler == "median":
+        chosen: Any = MedianStoppingRule(
+            time_attr=PERCENT,
+            grace_period=config.grace_percent,
+            min_time_slice=math.inf,  # never paused in favour of others
+            **objective,
+        )
+    else:
+        # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
+        # against misleading early metrics. They are asynchronous, so no trial is paused (Li et al.
+        # 2020, ASHA, section 3.3).
+        rungs = int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9)
+        chosen = AsyncHyperBandScheduler(
+            time_attr=PERCENT,
+            max_t=100,
+            grace_period=config.grace_percent,
+            reduction_factor=config.reduction,
+            brackets=1 if config.scheduler == "asha" else rungs + 1,
+            stop_last_trials=False,  # a trial that reaches its end is complete
+            **objective,
+        )
+    for number, reports in (earlier or {}).items():
+        trial = _Earlier(f"earlier-{number}", {"number": number, "replayed": True})
+        results = [to_tune_result(report, metric) for report in reports]
+        chosen.on_trial_add(None, trial)
+        for result in results:
+            chosen.on_trial_result(None, trial, result)
+        if results:
+            chosen.on_trial_complete(None, trial, results[-1])
+    return chosen

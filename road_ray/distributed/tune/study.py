@@ -29,9 +29,9 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.config.secrets import PASSWORD, database_to_open, redact
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.one_trial import Record, Report
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, grid_of
-from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 
@@ -205,20 +205,20 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
     Raises ``ResourceError`` for a study that does not belong to the records.
     """
     trials = study.get_trials(deepcopy=False)
-    for number in trial_record.trial_numbers(directory):
-        record = trial_record.read(directory, number)
+    for number in one_trial.trial_numbers(directory):
+        record = one_trial.read(directory, number)
         # A study that lost its last line would draw the values of a running trial anew.
         if number >= len(trials) or (record is not None and record.params != trials[number].params):
             raise ResourceError(
-                f"{trial_record.path_of(directory, number)}: is of another sweep than "
+                f"{one_trial.path_of(directory, number)}: is of another sweep than "
                 f"{directory / JOURNAL} (or the sweep's storage), or that is not whole\n"
                 f"{DAMAGED_REMEDY}"
             )
     for trial in trials:
         if trial.state.is_finished():
             record = record_of(trial)
-            if record != trial_record.read(directory, trial.number):
-                trial_record.write(directory, record)
+            if record != one_trial.read(directory, trial.number):
+                one_trial.write(directory, record)
         elif trial.state == TrialState.RUNNING:
             live_trial = optuna.Trial(study, trial._trial_id)
             for key, distribution in distributions(config.space).items():
@@ -230,9 +230,9 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
     """Add the finished trials of earlier sweeps to the study, each once."""
     known = {trial.user_attrs.get("origin") for trial in study.get_trials(deepcopy=False)}
     for earlier in config.warm_from:
-        for number in trial_record.trial_numbers(earlier):
+        for number in one_trial.trial_numbers(earlier):
             origin = f"{earlier}#{number}"
-            record = trial_record.read(earlier, number)
+            record = one_trial.read(earlier, number)
             if record is None or record.state != "complete" or record.origin or origin in known:
                 continue
             try:
@@ -246,7 +246,7 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
                 _log.warning("%s: its values are outside this space; left out", origin)
                 continue
             study.add_trial(copied)
-            trial_record.write(directory, record_of(study.get_trials(deepcopy=False)[-1]))
+            one_trial.write(directory, record_of(study.get_trials(deepcopy=False)[-1]))
 
 
 def _attributes(record: Record) -> dict[str, Any]:

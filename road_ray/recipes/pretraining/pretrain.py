@@ -22,7 +22,7 @@ from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_o
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import gives_segments, limit_length, pad_id_of
-from road_ray.distributed.corpus_encoding import encoding_at
+from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import check_attention, model_directory

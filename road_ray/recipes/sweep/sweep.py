@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from road_ray.config import override, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.driver import StageDemand, search
-from road_ray.distributed.tune.trial_record import DIVERGED, Record, trial_directory
+from road_ray.distributed.tune.one_trial import DIVERGED, Record, trial_directory
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig

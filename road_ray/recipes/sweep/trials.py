@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config import Config, override
-from road_ray.distributed.tune.search_config import decode_params
-from road_ray.distributed.tune.trial_record import (
+from road_ray.distributed.tune.one_trial import (
     OnReport,
     Outcome,
     Record,
     Report,
     trial_directory,
 )
+from road_ray.distributed.tune.search_config import decode_params
 from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.config import TrackingConfig

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.jobs import working_dir
-from road_ray.distributed.jobs.working_dir import pack_working_dir
+from road_ray.distributed.jobs import job_client
+from road_ray.distributed.jobs.job_client import pack_working_dir
 from road_ray.errors import ConfigError
 
 
@@ -51,7 +51,7 @@ def test_tracked_files_travel_as_they_lie_there(repository, tmp_path):
 
 
 def test_too_much_is_refused_with_the_largest_named(repository, tmp_path, monkeypatch):
-    monkeypatch.setattr(working_dir, "LIMIT_BYTES", 20)
+    monkeypatch.setattr(job_client, "LIMIT_BYTES", 20)
     with pytest.raises(ConfigError, match=r"would be sent.*largest: pack/data/c\.tsv"):
         pack_working_dir(repository, tmp_path / "t")
     assert not (tmp_path / "t").exists()

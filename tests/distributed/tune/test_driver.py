@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.study import JOURNAL
 from tests.cluster import own_cluster, short_directory
 from tests.distributed.sweep_driver import HANGS, NAN, RAISES, STEPS
@@ -40,8 +40,8 @@ class Sweep:
         return self.drivers[-1]
 
     def ended(self) -> set[int]:
-        numbers = trial_record.trial_numbers(self.directory)
-        records = [trial_record.read(self.directory, number) for number in numbers]
+        numbers = one_trial.trial_numbers(self.directory)
+        records = [one_trial.read(self.directory, number) for number in numbers]
         return {record.number for record in records if record is not None and record.ended}
 
     def lines(self) -> list[list[int]]:
@@ -155,13 +155,13 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(
     with (sweep.directory / JOURNAL).open("ab") as journal:
         journal.write(b'{"op_code":4,"worker')  # torn, as by a full disk
     lost = min(outcomes)
-    before = trial_record.read(sweep.directory, lost)
-    (trial_record.trial_directory(sweep.directory, lost) / "trial.json").write_text('{"number')
+    before = one_trial.read(sweep.directory, lost)
+    (one_trial.trial_directory(sweep.directory, lost) / "trial.json").write_text('{"number')
     assert sweep.start(address).wait(timeout=400) == 0
     assert until(lambda: not held(sweep), None, 60.0) < 60
 
-    assert trial_record.trial_numbers(sweep.directory) == list(range(12))
-    records = [trial_record.read(sweep.directory, n) for n in range(12)]
+    assert one_trial.trial_numbers(sweep.directory) == list(range(12))
+    records = [one_trial.read(sweep.directory, n) for n in range(12)]
     assert records[lost].values == before.values
     log = sweep.log()
     assert {number: log[number] for number in outcomes} == outcomes, "a finished trial ran again"
@@ -187,14 +187,14 @@ def test_a_trial_with_workers_leaves_no_placement_group_when_the_driver_is_kille
     assert 0 < len(sweep.log()[0]) < STEPS
     assert sweep.start(address, "nested").wait(timeout=400) == 0
     until(lambda: not held(sweep), None, 60.0)
-    assert trial_record.read(sweep.directory, 0).state == "complete"
+    assert one_trial.read(sweep.directory, 0).state == "complete"
     assert sweep.log() == {0: list(range(1, STEPS + 1))}
 
 
 def test_a_scheduler_stops_a_trial_by_what_its_worker_tells(sweep, address):
     assert sweep.start(address, "in sight").wait(timeout=400) == 0
     until(lambda: not held(sweep), None, 60.0)
-    better, worse = (trial_record.read(sweep.directory, number) for number in (0, 1))
+    better, worse = (one_trial.read(sweep.directory, number) for number in (0, 1))
     assert (better.state, better.values) == ("complete", (1.0,))
     assert (worse.state, worse.values) == ("pruned", (0.0,))
     assert 0 < len(sweep.log()[1]) < STEPS

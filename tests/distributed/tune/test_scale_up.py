@@ -20,14 +20,14 @@ from road_ray.distributed.tune.driver import (
     search,
     wait_for_trials,
 )
+from road_ray.distributed.tune.one_trial import Outcome
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.trial_record import Outcome
 from road_ray.errors import ClusterError, ResourceError
 
 TRIAL = """
 import sys, time
 from pathlib import Path
-from road_ray.distributed.tune.trial_actor import hold_trial_lock
+from road_ray.distributed.tune.one_trial import hold_trial_lock
 hold_trial_lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(float(sys.argv[2]))

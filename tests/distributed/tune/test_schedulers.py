@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.schedulers import _Earlier, scheduler, to_tune_result
+from road_ray.distributed.tune.one_trial import Report
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.trial_record import Report
+from road_ray.distributed.tune.searcher import _Earlier, scheduler, to_tune_result
 
 BASE = {"metric": "m", "space": {"x": {"uniform": [0, 1]}}}
 

@@ -10,11 +10,11 @@ import pytest
 from ray.tune.search import Searcher
 
 from road_ray.config import load
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.one_trial import Outcome, Record, Report, to_text
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
-from road_ray.distributed.tune.trial_record import Outcome, Record, Report, to_text
 
 BASE = {"metric": "m", "trials": 3, "space": {"x": {"uniform": [0, 1]}}}
 
@@ -65,7 +65,7 @@ def test_a_trial_stopped_by_the_scheduler_is_told_as_pruned(tmp_path):
     search.on_trial_result("a", REPORT | {"step": 4, "m": 0.5})
     search.on_trial_complete("a", REPORT)
     assert trials(search) == [(0, "PRUNED")]
-    record = trial_record.read(tmp_path, 0)
+    record = one_trial.read(tmp_path, 0)
     assert (record.state, record.values, record.seconds) == ("pruned", (0.25,), 7.0)
     assert "asha at step 5" in record.reason
 
@@ -75,7 +75,7 @@ def test_a_trial_whose_process_died_is_told_as_failed(tmp_path):
     search.suggest("a")
     search.on_trial_complete("a", error=True)
     assert trials(search) == [(0, "FAIL")]
-    assert "died" in trial_record.read(tmp_path, 0).reason
+    assert "died" in one_trial.read(tmp_path, 0).reason
 
 
 def stopped(directory, params, on_report):

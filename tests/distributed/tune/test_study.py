@@ -16,8 +16,9 @@ import pytest
 from optuna.trial import TrialState
 
 from road_ray.config import load
+from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune import study as sweep_study
-from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.one_trial import Report, path_of
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     JOURNAL,
@@ -27,7 +28,6 @@ from road_ray.distributed.tune.study import (
     record_of,
     tell_outcome,
 )
-from road_ray.distributed.tune.trial_record import Report, path_of
 from road_ray.errors import ConfigError, ResourceError
 
 BASE = {"metric": "m", "trials": 6, "space": {"x": {"uniform": [0, 1]}, "c": {"choice": [1, [2]]}}}
@@ -61,7 +61,7 @@ def half(tmp_path):
         record = ask(study, config)
         if state != "running":
             tell_outcome(study, ended(record, state=state))
-        trial_record.write(tmp_path, record_of(study.trials[record.number]))
+        one_trial.write(tmp_path, record_of(study.trials[record.number]))
     return config, tmp_path, states(study)
 
 
@@ -112,7 +112,7 @@ def test_a_torn_last_line_and_a_lock_of_a_killed_process_do_no_harm(half):
 
 def test_a_study_that_lost_values_of_a_running_trial_is_named(tmp_path):
     config = search(sampler="random")
-    trial_record.write(tmp_path, ask(open_study(config, "s", tmp_path), config))
+    one_trial.write(tmp_path, ask(open_study(config, "s", tmp_path), config))
     path = tmp_path / JOURNAL
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ResourceError, match=r"study\.journal"):
@@ -125,7 +125,7 @@ def test_files_of_another_sweep_over_the_same_space_are_named(half, tmp_path, na
     other, another_seed = tmp_path / "other", search(seed=7)
     study = open_study(another_seed, "s", other)
     for _ in range(4):
-        trial_record.write(other, ask(study, another_seed))
+        one_trial.write(other, ask(study, another_seed))
     shutil.copy(other / name, directory / name)
     with pytest.raises(ResourceError, match=rf"trial\.json: is of another sweep.*{JOURNAL}"):
         open_study(config, "s", directory)
@@ -148,14 +148,14 @@ def test_a_trial_that_was_killed_before_its_values_were_drawn_gets_all_of_them(t
 @pytest.mark.parametrize("text", ["{", "", "[]", "{}", "7", "null", "another value"])
 def test_a_damaged_record_is_made_again_from_the_study(half, text):
     config, directory, _ = half
-    path, record = path_of(directory, 0), trial_record.read(directory, 0)
+    path, record = path_of(directory, 0), one_trial.read(directory, 0)
     assert record.values == (0.5,)
     other = json.dumps(json.loads(path.read_text()) | {"values": [0.7]})
     path.write_text(other if text == "another value" else text)
-    assert trial_record.read(directory, 0) != record
+    assert one_trial.read(directory, 0) != record
     open_study(config, "s", directory)
-    assert trial_record.read(directory, 0) == record
-    assert trial_record.trial_numbers(directory) == [0, 1, 2, 3]
+    assert one_trial.read(directory, 0) == record
+    assert one_trial.trial_numbers(directory) == [0, 1, 2, 3]
 
 
 def test_a_figure_is_told_once_a_step(half):
@@ -214,7 +214,7 @@ def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):
     for _ in range(2):
         study = open_study(config, "later", later)
     assert [trial.value for trial in study.get_trials(states=(TrialState.COMPLETE,))] == [0.5]
-    assert trial_record.read(later, 0).origin == f"{earlier}#0"
+    assert one_trial.read(later, 0).origin == f"{earlier}#0"
 
 
 @pytest.mark.parametrize("space", [{"x": {"uniform": [5, 6]}}, {"y": {"uniform": [0, 1]}}])

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from ray import tune
 
 from road_ray.data.load_split import resolve_root
-from road_ray.distributed.tune import trial_actor, trial_record
-from road_ray.distributed.tune.trial_actor import HUNG, Work, perform
-from road_ray.distributed.tune.trial_record import Outcome, Report, from_text
+from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.one_trial import HUNG, Outcome, Report, Work, from_text, perform
 from road_ray.errors import DivergedError
 
 CONFIG = {"number": 2, "params": {"x": 1}}
@@ -22,7 +22,7 @@ CONFIG = {"number": 2, "params": {"x": 1}}
 def reports(monkeypatch):
     """What Tune is told."""
     calls = []
-    monkeypatch.setattr(trial_actor.tune, "report", calls.append)
+    monkeypatch.setattr(tune, "report", calls.append)
     return calls
 
 
@@ -73,7 +73,7 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
     record = record_in(reports)
     assert reports[-1].keys() == {"record"}
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
-    assert "Traceback" in (trial_record.trial_directory(tmp_path, 2) / "error.txt").read_text()
+    assert "Traceback" in (one_trial.trial_directory(tmp_path, 2) / "error.txt").read_text()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -85,7 +85,7 @@ def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
 
 
 def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
-    place = trial_record.trial_directory(tmp_path, 2)
+    place = one_trial.trial_directory(tmp_path, 2)
     place.mkdir(parents=True)
     (place / HUNG).write_text("line 4")
     perform(CONFIG, work(tmp_path, None, timeout_seconds=0.2))
@@ -97,7 +97,7 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports):
 CODE = """
 import time
 from pathlib import Path
-from road_ray.distributed.tune.trial_actor import with_time_limit
+from road_ray.distributed.tune.one_trial import with_time_limit
 with with_time_limit(0.2, Path({path!r})):
     time.sleep(100)
 """

@@ -1,0 +1,219 @@
+"""One trial: its record, and its run in an actor of Ray Tune, whose last report is that record.
+
+The driver writes records to ``trial.json`` as output; the study is the truth. Every error becomes a
+failed trial. Only the death of the process is left to Tune, which restarts the trial from its own
+checkpoints.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import json
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from road_ray.distributed.connection import driver_environment, variables_for_workers
+from road_ray.errors import DivergedError, RoadError
+from road_ray.system.files import write_json_atomic
+
+DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite
+ENDED = ("complete", "pruned", "failed")
+TRIALS_LOCK = "trials.lock"  # shared by every process that runs trials, as long as it lives
+RECORD = "record"  # key of a trial's record in its last result
+HUNG = "hung.txt"  # the stack of a trial at its time limit
+_LONGEST_REASON = 600
+_CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
+PERCENT = "percent"  # time attribute: progress of a trial in percent of its steps
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial: its values, its state, its results."""
+
+    number: int
+    params: Mapping[str, Any]  # as Optuna stores them
+    state: str = "running"  # or one of ENDED
+    values: tuple[float, ...] = ()  # one per metric, means over seeds
+    deviation: tuple[float | None, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)  # every metric, means over seeds
+    reason: str = ""  # why it failed or was stopped
+    seconds: float = 0.0
+    teacher_seconds: float = 0.0
+    origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
+    retry_of: int | None = None  # the failed trial whose values it tries again
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Report:
+    """An intermediate value of the first metric and the first seed."""
+
+    step: int
+    total: int  # steps of the run
+    value: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a trial: one value per metric, over its seeds."""
+
+    values: Sequence[float]
+    deviation: Sequence[float | None] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    teacher_seconds: float = 0.0
+
+
+OnReport = Callable[[Report], None]
+Run = Callable[[Path, Mapping[str, Any], OnReport], Outcome]
+"""``run(directory, params, on_report)``; ``on_report`` may end it by ``SystemExit``."""
+
+
+def trial_directory(directory: Path, number: int) -> Path:
+    """Return the directory of a trial."""
+    return directory / "trials" / f"{number:04d}"
+
+
+def path_of(directory: Path, number: int) -> Path:
+    """Return the path of a trial's record."""
+    return trial_directory(directory, number) / "trial.json"
+
+
+def write(directory: Path, record: Record) -> None:
+    """Write the record atomically."""
+    write_json_atomic(path_of(directory, record.number), asdict(record))
+
+
+def read(directory: Path, number: int) -> Record | None:
+    """Return the record of a trial, or None if there is none that can be read."""
+    try:
+        return from_text(path_of(directory, number).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def to_text(record: Record) -> str:
+    """Return a record as JSON."""
+    return json.dumps(asdict(record))
+
+
+def from_text(text: str) -> Record:
+    """Return the record of ``to_text``."""
+    known = {field.name for field in fields(Record)}
+    record = Record(**{name: value for name, value in json.loads(text).items() if name in known})
+    return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
+
+
+def trial_numbers(directory: Path) -> list[int]:
+    """Return the numbers of the trials that have a directory."""
+    paths = (directory / "trials").glob("[0-9]*")
+    return sorted(int(path.name) for path in paths if path.name.isdecimal())
+
+
+def to_tune_result(report: Report, metric: str) -> dict[str, Any]:
+    """Return a report as a result of Tune."""
+    percent = 100.0 * report.step / report.total
+    return {PERCENT: percent, "step": report.step, "total": report.total, metric: report.value}
+
+
+@cache  # one descriptor for all trials of a process
+def hold_trial_lock(directory: Path) -> None:
+    """Share the trial lock of a sweep until this process ends."""
+    # A plain descriptor stays open; a file object would be closed when it is collected.
+    lock = os.open(directory / TRIALS_LOCK, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Settings that every trial's actor shares."""
+
+    run: Run
+    directory: Path  # of the sweep
+    metric: str
+    place: str  # working directory of the command
+    threads: int = 1
+    timeout_seconds: float | None = None
+    variables: Mapping[str, str] = field(default_factory=variables_for_workers)  # of the command
+
+
+def perform(config: Mapping[str, Any], work: Work) -> None:
+    """Run trial ``config["number"]`` with ``config["params"]``: the trainable of Tune."""
+    import torch
+    from ray import tune
+
+    with driver_environment(work.place, work.variables):
+        hold_trial_lock(work.directory)
+        # Tune reads it in this process, and does not pass on the driver's.
+        os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
+        torch.set_num_threads(work.threads)
+        record = _run_trial(Record(int(config["number"]), config["params"]), work)
+        value = {work.metric: record.values[0]} if record.values else {}
+        tune.report({RECORD: to_text(record), **value})
+
+
+def _run_trial(record: Record, work: Work) -> Record:
+    """Return the record after the run. Raises nothing but the ``SystemExit`` of a stopped trial."""
+    directory = trial_directory(work.directory, record.number)
+    hung = directory / HUNG
+    if hung.is_file() and hung.stat().st_size:
+        reason = f"did not end within {work.timeout_seconds:g} s; its stack: {hung}"
+        return replace(record, state="failed", reason=reason)
+    began = time.monotonic()
+    from ray import tune
+
+    def on_report(report: Report) -> None:
+        if math.isfinite(report.value):
+            tune.report(to_tune_result(report, work.metric))
+
+    try:
+        with with_time_limit(work.timeout_seconds, hung):
+            outcome = work.run(directory, record.params, on_report)
+    except Exception as error:
+        directory.mkdir(parents=True, exist_ok=True)
+        lines = traceback.format_exception(error)
+        (directory / "error.txt").write_text("".join(lines), encoding="utf-8")
+        reason = str(error) if isinstance(error, RoadError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, DivergedError):
+            reason = f"{DIVERGED}: {reason}"
+        spent = time.monotonic() - began
+        return replace(record, state="failed", reason=reason[:_LONGEST_REASON], seconds=spent)
+    bad = [value for value in outcome.values if not math.isfinite(value)]
+    return replace(
+        record,
+        state="failed" if bad else "complete",
+        reason=f"{DIVERGED}: its metric is {bad[0]}" if bad else "",
+        values=() if bad else tuple(outcome.values),
+        deviation=tuple(outcome.deviation),
+        figures=dict(outcome.figures),
+        seconds=time.monotonic() - began,
+        teacher_seconds=outcome.teacher_seconds,
+    )
+
+
+@contextmanager
+def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
+    """End the process if the body takes longer than ``seconds``, with its stack in ``path``:
+    calls that cannot be interrupted end too."""
+    if seconds is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=file)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+    path.unlink(missing_ok=True)
