@@ -132,17 +132,11 @@ class TextReader:
     for tags, over the tokens of all rows of a sentence. It does not depend on the student.
     """
 
-    def __init__(self, directory: str | Path, task: Task, longest_row_tokens: int) -> None:
-        self.directory, self.task = directory, task
-        self.tokenizer: Any = teacher_tokenizer(directory)
-        self.longest = min(longest_row_tokens, _MOST_TOKENS)
+    def __init__(self, directory: str | Path, task: Task) -> None:
+        self.directory, self.task = locate_model(directory), task
+        self.tokenizer: Any = teacher_tokenizer(self.directory)
+        self.longest = min(longest_row_of(read_config(self.directory)), _MOST_TOKENS)
         self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
-
-    @classmethod
-    def of(cls, directory: str | Path, task: Task) -> TextReader:
-        """Return the reader of a teacher without loading its weights."""
-        directory = locate_model(directory)
-        return cls(directory, task, longest_row_of(read_config(directory)))
 
     def needed(self, batch: Mapping[str, Any], name: str) -> Any:
         """Return an entry of a batch. Raises ``DataError`` if it has none."""

@@ -178,22 +178,14 @@ class StoredEnsemble(Ensemble):
     must be there.
     """
 
-    def __init__(
-        self, tables: Sequence[TeacherTables], readers: Sequence[TextReader | None] | None = None
-    ) -> None:
-        self.tables = tuple(tables)
-        self._readers = tuple(readers or [None] * len(tables))
-        self._stats: Mapping[str, float] = {}
-
-    @classmethod
-    def open(cls, root: str | Path, manifest: Mapping[str, Any], task: Task) -> StoredEnsemble:
-        """Open the tables below ``root`` of the teachers of a ``teacher_manifest``."""
-        tables = [TeacherTables(root, teacher, task) for teacher in manifest["teachers"]]
-        readers = [
-            TextReader.of(teacher["directory"], task) if ANSWERS_FOR in teacher else None
-            for teacher in manifest["teachers"]
+    def __init__(self, root: str | Path, teachers: Sequence[Mapping[str, Any]], task: Task) -> None:
+        """Open the tables below ``root`` of ``teachers``, entries of a ``teacher_manifest``."""
+        self.tables = [TeacherTables(root, teacher, task) for teacher in teachers]
+        self._readers = [
+            TextReader(teacher["directory"], task) if ANSWERS_FOR in teacher else None
+            for teacher in teachers
         ]
-        return cls(tables, readers)
+        self._stats: Mapping[str, float] = {}
 
     @property
     def size(self) -> int:

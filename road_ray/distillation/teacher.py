@@ -178,7 +178,7 @@ class TextTeacher(Teacher):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.reader = TextReader(self.directory, self.task, longest_row(self._model.base_model))
+        self.reader = TextReader(self.directory, self.task)
         config = self._model.config
         self._pad_id: int | None = (
             config.pad_token_id if is_decoder(config) else pad_id_of(self.reader.tokenizer)

@@ -14,8 +14,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from road_ray.distributed.cluster_token import accepts_anonymous, refuse_open, token_path
-from road_ray.distributed.connection import connected
+from road_ray.distributed.connection import accepts_anonymous, connected, refuse_open, token_path
 from road_ray.errors import RoadError
 
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")

@@ -7,7 +7,7 @@ and every recipe accept it. Ray is imported only for teachers in actors.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from road_ray.distillation import ensemble as protocol
 from road_ray.distillation import weighting as rules
 from road_ray.distillation.annotate import allowed_of, annotate, targets_of
 from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
+from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import (
     check_teachers,
@@ -96,7 +96,7 @@ class Ensemble(protocol.WrappedEnsemble):
         else:
             places = [locate_model(directory) for directory in directories]
             manifest = teacher_manifest(places, self.task, label_map, precision, student)
-            super().__init__(StoredEnsemble.open(store, manifest, self.task))
+            super().__init__(StoredEnsemble(store, manifest["teachers"], self.task))
 
     def label(self, batches: Iterable[Mapping[str, Any]]) -> int:
         """Have the teachers answer all rows of ``batches`` that have no answer in the tables of
@@ -105,13 +105,9 @@ class Ensemble(protocol.WrappedEnsemble):
         if not isinstance(self.inner, StoredEnsemble):
             raise ConfigError("label: the ensemble has no store\n  fix: Ensemble(..., store=PATH)")
         given = [inputs_of(batch) for batch in batches]
-
-        @contextmanager
-        def live(members: Members) -> Iterator[protocol.Ensemble]:
-            with self._start([self.directories[member] for member in members]) as ensemble:
-                yield ensemble
-
-        return self.inner.label(lambda: given, live)
+        return self.inner.label(
+            lambda: given, lambda members: self._start([self.directories[n] for n in members])
+        )
 
     def logits(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the logits of each teacher in order. ``-> [M, B, ..., C]``, fp32."""

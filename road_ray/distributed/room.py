@@ -121,14 +121,6 @@ def _wait(count: int, resources: Mapping[str, float], seconds: float) -> bool:
         remove_placement_group(group)
 
 
-def core_share(total: float, members: int, beside: int = 0) -> float:
-    """Return the CPUs of each of ``members`` actors: one, or the share with which all take at most
-    half of ``total`` and leave one CPU for each of ``beside`` workers.
-    """
-    spare = max(0.0, min(total / 2, total - beside))
-    return min(1.0, math.floor(100 * spare / members) / 100)
-
-
 def free_resources() -> str:
     """Return the free CPUs and GPUs as text for a message."""
     import ray

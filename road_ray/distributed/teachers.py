@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import re
 import time
@@ -34,7 +35,7 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
 from road_ray.distillation.teacher import OWN_TOKENS, PLAIN, Teacher, TeacherOptions, inputs_of
-from road_ray.distributed.room import core_share, free_resources, room, scale_up_seconds
+from road_ray.distributed.room import free_resources, room, scale_up_seconds
 from road_ray.errors import CheckpointError, ClusterError, ConfigError, RoadError
 
 Inputs = Mapping[str, NDArray[np.generic]]
@@ -176,15 +177,12 @@ class ActorEnsemble(Ensemble):
 
         Raises ``ClusterError`` for a lost teacher.
         """
-        _, late = _wait(handle.refs, self.timeout_seconds)
-        if late:
-            numbers = [handle.refs.index(ref) for ref in late]
-            for number in numbers:
+        if late := _late(handle.refs, self.timeout_seconds):
+            for number in map(handle.refs.index, late):
                 self._replace(number, handle.actors[number])
-            _, late = _wait(late, self.timeout_seconds + self.start_timeout_seconds)
-            for ref in late:
+            if late := _late(late, self.timeout_seconds + self.start_timeout_seconds):
                 reason = "was replaced and did not answer again"
-                raise self._lost_error(handle.refs.index(ref), reason)
+                raise self._lost_error(handle.refs.index(late[0]), reason)
         answers = [self._collect(number, ref) for number, ref in enumerate(handle.refs)]
         self._open -= set(handle.refs)
         self._stats = {"time/teacher_busy_seconds": max(seconds for _, seconds, _ in answers)}
@@ -223,7 +221,7 @@ class ActorEnsemble(Ensemble):
         if self._owner and ray.is_initialized():
             # Batches that were sent ahead and are not read: Ray calls a killed answer a failure.
             if self._open:
-                _wait([*self._open], _LAST_SECONDS)
+                _late([*self._open], _LAST_SECONDS)
             for actor in itertools.chain(*self.actors):
                 ray.kill(actor, no_restart=True)
         self._owner = False
@@ -265,10 +263,10 @@ class ActorEnsemble(Ensemble):
         )
 
 
-def _wait(refs: list[Any], seconds: float) -> tuple[list[Any], list[Any]]:
-    """Return the references that are ready after at most this time, and the others."""
-    ready, late = ray.wait(refs, num_returns=len(refs), timeout=seconds)
-    return ready, late
+def _late(refs: list[Any], seconds: float) -> list[Any]:
+    """Wait for the references, and return those that are not ready after this time."""
+    late: list[Any] = ray.wait(refs, num_returns=len(refs), timeout=seconds)[1]
+    return late
 
 
 def cause_of(error: RayError) -> str:
@@ -308,7 +306,8 @@ def start_teachers(
         raise ConfigError(f"distillation: {seen}\n  allowed: at least one of each")
     if num_cpus is None:
         cores = ray.cluster_resources().get("CPU", 0.0)
-        num_cpus = core_share(cores, count + other_teachers, beside)
+        spare = max(0.0, min(cores / 2, cores - beside))
+        num_cpus = min(1.0, math.floor(100 * spare / (count + other_teachers)) / 100)
         num_cpus = 1.0 if scale_up_seconds() else num_cpus  # a growing cluster may be empty still
     needed = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
     remedy = ", or keep them in this process (distillation.host: process)"

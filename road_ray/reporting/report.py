@@ -9,13 +9,14 @@ from typing import Literal
 
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.reporting.pages.comparison_page import compare_page, experiment_page
-from road_ray.reporting.pages.page import Page, write
+from road_ray.reporting.pages.page import Page, render
 from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.plots import save_plots
 from road_ray.reporting.records.comparison_table import TABLE
 from road_ray.reporting.records.run_record import is_run, read_run, runs_below
 from road_ray.reporting.records.sweep_record import is_sweep, read_sweep
+from road_ray.system.files import write_text_atomic
 
 _log = logging.getLogger(__name__)
 REPORT = "report.html"
@@ -74,7 +75,8 @@ def report(
     page = page_of(paths, baseline, target.parent)
     try:
         if kind == "html":
-            return [write(page, target)]
+            write_text_atomic(target, render(page))
+            return [target]
         return save_plots(page.plots(), out or place / "figures", kind)
     except OSError as error:
         raise ResourceError(

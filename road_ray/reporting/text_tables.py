@@ -68,11 +68,6 @@ def probability(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def with_deviation(mean: float, deviation: float | None) -> str:
-    """Return ``58.31 ± 0.60``, or the mean alone without a deviation."""
-    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
-
-
 def is_principal(name: str) -> bool:
     """Return True for metrics that papers report: ``eval/squad_v2/f1``, not ``.../total``."""
     last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")

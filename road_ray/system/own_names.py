@@ -22,19 +22,18 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name) is not None
 
 
-def check_name(name: str, known: Collection[str], what: str) -> str:
-    """Return ``name``. Raises ``ValueError`` unless it is known or of the user's own; no module is
-    loaded.
-    """
-    if name not in known and not is_own(name):
-        hint = did_you_mean(name, known)
-        raise ValueError(f"no such {what}{hint}; allowed: {_allowed(known)}")
-    return name
-
-
 def name_of(what: str, known: Collection[str] = ()) -> AfterValidator:
-    """Return the validator of a field that holds the name of a ``what``, by ``check_name``."""
-    return AfterValidator(lambda name: check_name(name, known, what))
+    """Return the validator of a field that holds the name of a ``what``: one that is known or of
+    the user's own; no module is loaded.
+    """
+
+    def check(name: str) -> str:
+        if name not in known and not is_own(name):
+            hint = did_you_mean(name, known)
+            raise ValueError(f"no such {what}{hint}; allowed: {_allowed(known)}")
+        return name
+
+    return AfterValidator(check)
 
 
 def named_object(key: str, name: str, known: Mapping[str, Any], contract: str) -> Any:

@@ -155,7 +155,7 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
             answered.append(members)
             yield LocalEnsemble([plain.teachers[member] for member in members])
 
-        with StoredEnsemble.open(tmp_path / "store", manifest, task) as stored:
+        with StoredEnsemble(tmp_path / "store", manifest["teachers"], task) as stored:
             stored.label(lambda batch=batch: [batch], live)
             result = stored.gather(stored.submit(batch))
             figures = stored.stats

@@ -273,7 +273,7 @@ def school(tmp_path):
                 made[seed, kind] = make_teacher(tmp_path / f"{kind}-{seed}", seed, kind=kind)
         directories = [made[seed, kind] for seed in chosen]
         manifest = teacher_manifest(directories, subject)
-        stored = StoredEnsemble.open(tmp_path / "store", manifest, subject)
+        stored = StoredEnsemble(tmp_path / "store", manifest["teachers"], subject)
         return stored, Counted(directories, subject)
 
     return start

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed import cluster_token
-from road_ray.distributed.cluster_token import accepts_anonymous, lets_anybody_join, refuse_open
+from road_ray.distributed import connection
+from road_ray.distributed.connection import accepts_anonymous, lets_anybody_join, refuse_open
 from road_ray.errors import ClusterError
 from tests.cluster import short_directory
 from tests.distributed.web_service import Service, serving
@@ -26,7 +26,7 @@ from tests.distributed.web_service import Service, serving
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", cluster_token.ACCEPT):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", connection.ACCEPT):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a fresh process
     return tmp_path
@@ -49,35 +49,35 @@ def dashboard():
 def test_a_new_token_is_its_owners_alone(home):
     old = os.umask(0)
     try:
-        cluster_token.require_token(create=True)
+        connection.require_token(create=True)
     finally:
         os.umask(old)
-    path = cluster_token.token_path()
+    path = connection.token_path()
     assert path == home / ".ray" / "auth_token"
     assert path.stat().st_mode & 0o777 == 0o600
     first = path.read_text()
     assert len(first) == 64
     assert os.environ.pop("RAY_AUTH_MODE") == "token"
-    cluster_token.require_token(create=True)
+    connection.require_token(create=True)
     assert path.read_text() == first
     os.environ.pop("RAY_AUTH_MODE")
 
 
 def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
-    first = cluster_token.secrets.token_hex
+    first = connection.secrets.token_hex
 
     def overtaken(size):
-        monkeypatch.setattr(cluster_token.secrets, "token_hex", first)
-        cluster_token.require_token(create=True)
-        made.append(cluster_token.token_path().read_text())
+        monkeypatch.setattr(connection.secrets, "token_hex", first)
+        connection.require_token(create=True)
+        made.append(connection.token_path().read_text())
         return "f" * 64
 
     made = []
-    monkeypatch.setattr(cluster_token.secrets, "token_hex", overtaken)
-    cluster_token.require_token(create=True)
+    monkeypatch.setattr(connection.secrets, "token_hex", overtaken)
+    connection.require_token(create=True)
     os.environ.pop("RAY_AUTH_MODE")
     assert len(made[0]) == 64
-    assert cluster_token.token_path().read_text() == made[0]
+    assert connection.token_path().read_text() == made[0]
     assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
 
 
@@ -87,7 +87,7 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, recor
     path.chmod(0o644)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    cluster_token.require_token()
+    connection.require_token()
     assert path.stat().st_mode & 0o777 == 0o600
     assert "mode 644" in caplog.text
     assert "x" * 32 not in caplog.text
@@ -96,8 +96,8 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, recor
 
 def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    cluster_token.require_token(create=True)
-    assert not cluster_token.token_path().exists()
+    connection.require_token(create=True)
+    assert not connection.token_path().exists()
 
 
 @pytest.mark.parametrize(("code", "open_"), [(200, True), (401, False), (403, False), (500, True)])
@@ -115,9 +115,9 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(
     with pytest.raises(ClusterError, match="lets everybody in"):
         refuse_open(address, accepts_anonymous)
     refuse_open(address, accepts_anonymous, accepted=True)
-    monkeypatch.setenv(cluster_token.ACCEPT, "1")
+    monkeypatch.setenv(connection.ACCEPT, "1")
     refuse_open(address, accepts_anonymous)
-    monkeypatch.delenv(cluster_token.ACCEPT)
+    monkeypatch.delenv(connection.ACCEPT)
     status[0] = 401
     refuse_open(address, accepts_anonymous)
     record_property("cluster without a token", "refused, unless a flag says that it is meant")

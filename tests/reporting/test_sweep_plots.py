@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from road_ray.reporting.pages.page import render
-from road_ray.reporting.pages.sweep_page import sweep_page
+from road_ray.reporting.pages.sweep_page import SweepPlots, importances, sweep_page
 from road_ray.reporting.plots import palette
 from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
-from road_ray.reporting.sweep_plots import SweepPlots, importances
 
 
 @pytest.fixture(scope="module")

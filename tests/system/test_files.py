@@ -15,7 +15,7 @@ import pytest
 from road_ray.data import miniature
 from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.tables import numbered_lines
-from road_ray.distributed.cluster_token import token_path
+from road_ray.distributed.connection import token_path
 from road_ray.errors import CheckpointError, ClusterError, ConfigError, DataError, ResourceError
 from road_ray.recipes.preflight_checks import require_init
 from road_ray.system.files import (

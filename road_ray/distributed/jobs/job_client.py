@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from road_ray.config.secrets import masked, redact
-from road_ray.distributed.cluster_token import accepts_anonymous, refuse_open, require_token
+from road_ray.distributed.connection import accepts_anonymous, refuse_open, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.errors import ClusterError, ConfigError

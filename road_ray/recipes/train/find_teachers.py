@@ -190,7 +190,7 @@ def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
         if ANSWERS_FOR not in entry:
             continue
         directory = entry["directory"]
-        reader = TextReader.of(directory, teachers.task)
+        reader = TextReader(directory, teachers.task)
         read = reader.rows(rows["texts"])
         count = sum(any(row.is_cut for row in example) for example in read)
         if not count:

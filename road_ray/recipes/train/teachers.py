@@ -243,7 +243,7 @@ class Teachers:
         return ensemble
 
     def _stored(self, store: Path) -> StoredEnsemble:
-        return StoredEnsemble.open(store, {"teachers": self.models}, self.task)
+        return StoredEnsemble(store, self.models, self.task)
 
     def _label(
         self, rows: TaughtRows, mask: NDArray[np.bool_], actors: ActorEnsemble | None

@@ -43,7 +43,7 @@ from road_ray.reporting.records.comparison_table import (
     table_of_groups,
 )
 from road_ray.reporting.records.run_record import RunRecord, read_run, runs_below
-from road_ray.reporting.text_tables import aligned, metric_title, probability, with_deviation
+from road_ray.reporting.text_tables import aligned, metric_title, probability
 
 _MOST_GROUPS = 40
 _MOST_COLUMNS = 5  # of metrics in the table of runs: those that most runs have
@@ -167,7 +167,8 @@ def arms_table(table: ComparisonTable, name: str) -> Table:
         for key in metrics:
             cells = [NOTHING, NOTHING, NOTHING]
             if figure := arm.figures.get(key):
-                cells[0] = Cell(with_deviation(figure.mean, figure.deviation), figure.mean)
+                spread = "" if figure.deviation is None else f" ± {figure.deviation:.2f}"
+                cells[0] = Cell(f"{figure.mean:.2f}{spread}", figure.mean)
                 if figure.interval:
                     cells[1] = Cell(f"{figure.low:.2f} to {figure.high:.2f}")
                 cells[2] = _cell(figure.published, ".2f")

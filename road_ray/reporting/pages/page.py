@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from road_ray.reporting.plots import Plot, inline_svg
 from road_ray.reporting.text_tables import printable
-from road_ray.system.files import write_text_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -181,12 +180,6 @@ def filled(sections: Sequence[Section]) -> list[Section]:
 def render(page: Page) -> str:
     """Return the page as HTML."""
     return _template().render(page=page, css=asset("page.css"), js=asset("page.js"))
-
-
-def write(page: Page, path: Path) -> Path:
-    """Write the page to ``path`` atomically. Raises ``ResourceError`` if it cannot be written."""
-    write_text_atomic(path, render(page))
-    return path
 
 
 def link_to(target: Path, place: Path | None) -> str:

@@ -10,10 +10,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
-from road_ray.distributed.serving import request_checks
-from road_ray.distributed.serving.api import RowQueue, build_api
+from road_ray.distributed.serving import api
+from road_ray.distributed.serving.api import RowQueue, build_api, row_type
 from road_ray.distributed.serving.config import ServingConfig, digest_of
-from road_ray.distributed.serving.request_checks import row_type
 from road_ray.errors import DataError
 from road_ray.inference.input_rows import TrainedInput
 from road_ray.inference.load_model import load
@@ -184,7 +183,7 @@ def test_a_server_without_token_answers_pages_of_this_machine_only(client, heade
 
 
 def test_a_body_that_does_not_arrive_is_given_up(client, monkeypatch):
-    monkeypatch.setattr(request_checks, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(api, "_BODY_SECONDS", 0.2)
 
     async def half_sent():
         sent = iter([{"type": "http.request", "body": b"{", "more_body": True}])

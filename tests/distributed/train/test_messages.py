@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from road_ray.distributed.train.messages import Inbox, Messages, append
+from road_ray.distributed.train.worker_group import Inbox, Messages, append
 from road_ray.errors import ClusterError, DataError, RoadError
 from road_ray.training.run_context import RunContext
 
@@ -55,7 +55,7 @@ def test_rows_are_told_once_in_their_order_and_a_torn_one_is_none(tmp_path):
 
 
 def test_a_worker_that_waits_for_a_failed_one_ends(tmp_path, monkeypatch):
-    from road_ray.distributed.train import messages as module
+    from road_ray.distributed.train import worker_group as module
 
     ended = []
     monkeypatch.setattr(module.os, "_exit", ended.append)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from road_ray.reporting.pages.page import render
-from road_ray.reporting.pages.run_page import run_page
-from road_ray.reporting.pages.run_plots import curves
+from road_ray.reporting.pages.run_page import curves, run_page
 from road_ray.reporting.records.run_record import RunRecord, read_run
 
 

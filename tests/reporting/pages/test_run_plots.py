@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.reporting.pages.page import Figures, Page, Prose, Section, render
-from road_ray.reporting.pages.run_plots import label_table, prediction_figures
+from road_ray.reporting.pages.run_page import label_table, prediction_figures
 from road_ray.reporting.records.run_record import RunRecord
 
 CLASSES = {
