@@ -220,7 +220,7 @@ def load_split(
         train=is_training,
         max_length_tokens=source.max_length_tokens,
         further=[catalog.TASKS[other] for other in entry.also],
-        **window_limits(row_limits(source), task),
+        **window_limits(row_limits(source)),
     )
     if source.cache != "off" and len(examples) >= LEAST_EXAMPLES:
         place = source.cache or places.cache_home() / "features"
@@ -272,7 +272,7 @@ def row_features(
         split.task,
         tokenizer,
         max_length_tokens=source.max_length_tokens,
-        **window_limits(row_limits(source), split.task),
+        **window_limits(row_limits(source)),
     )
 
 

@@ -184,30 +184,25 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
 
 def check_tokenizer_files(directory: str | Path) -> None:
     """Raise ``CheckpointError`` if the configuration of a tokenizer names something to load."""
-    place = Path(directory)
+    import transformers
+
+    place, base = Path(directory), transformers.PreTrainedTokenizerBase
     for file in ("tokenizer_config.json", "special_tokens_map.json"):
         if not (place / file).is_file():
             continue
         for name, value in read_json(place / file).items():
-            if name == "tokenizer_class" and not _is_tokenizer(value):
-                raise CheckpointError(
-                    f"{place / file}: tokenizer_class is {shorten(repr(value))}\n"
-                    "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
-                    "  fix: remove the field, or name a tokenizer that transformers has"
-                )
+            if name == "tokenizer_class":
+                names = (str(value), str(value).removesuffix("Fast"))  # of an older version
+                kinds = [getattr(transformers, kind, None) for kind in names]
+                if not any(isinstance(kind, type) and issubclass(kind, base) for kind in kinds):
+                    raise CheckpointError(
+                        f"{place / file}: tokenizer_class is {shorten(repr(value))}\n"
+                        "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
+                        "  fix: remove the field, or name a tokenizer that transformers has"
+                    )
             listed = name in _TOKENIZER_FIELDS or name.endswith(("_token", "_tokens"))
             if not listed and value and not isinstance(value, int | float):
                 raise _foreign(place / file, name)
-
-
-def _is_tokenizer(name: object) -> bool:
-    """Return True for the name of a tokenizer class of ``transformers``, also an older one."""
-    import transformers
-
-    names = (str(name), str(name).removesuffix("Fast"))
-    kinds = [getattr(transformers, name, None) for name in names]
-    base = transformers.PreTrainedTokenizerBase
-    return any(isinstance(kind, type) and issubclass(kind, base) for kind in kinds)
 
 
 def _foreign(path: Path, name: str) -> CheckpointError:

@@ -50,7 +50,6 @@ FIELDS = (
 REST = "rest"
 """Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
 S = TypeVar("S", bound=SourceConfig)
-_WINDOWS = ("stride_tokens", "max_question_tokens")
 _DEFAULTS: dict[str, Any] = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
 LIMITS = ("max_length_tokens", *_DEFAULTS)
 """Keys of ``data`` and of ``road_ray.json``."""
@@ -228,17 +227,9 @@ def row_limits(source: SourceConfig) -> dict[str, Any]:
     return limits
 
 
-def window_limits(limits: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    """Return the limits of windows in a record or in ``row_limits``, as ``encode`` takes them; none
-    if the task has none.
-    """
-    if isinstance(task.kind, Span):
-        given = {name: value for name, value in limits.items() if value is not None}
-        return {name: given.get(name, _DEFAULTS[name]) for name in _WINDOWS}
-    windows = limits.get("windows") or NO_WINDOWS
-    if windows == NO_WINDOWS or isinstance(task.kind, Tag):
-        return {}
-    return {"windows": windows, "stride_tokens": limits.get("stride_tokens")}
+def window_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits of windows in a record or in ``row_limits``, as ``encode`` takes them."""
+    return {name: limits.get(name) for name in ("stride_tokens", "max_question_tokens", "windows")}
 
 
 def with_trained_limits(source: S, record: Mapping[str, Any]) -> S:

@@ -192,7 +192,7 @@ class Predictor:
             self.task,
             self.tokenizer,
             max_length_tokens=self.max_length_tokens,
-            **window_limits(self.record, self.task),
+            **window_limits(self.record),
         )
         lost = features.tokens_cut
         cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)

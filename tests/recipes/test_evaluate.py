@@ -9,7 +9,6 @@ import pytest
 
 from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.training_rows import window_limits
 from road_ray.inference.load_model import load
 
 SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
@@ -34,10 +33,8 @@ def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_r
     answers = json.loads((tmp_path / "run/predictions/newsqa/predictions.json").read_text())
     odds = json.loads((tmp_path / "run/predictions/newsqa/null_odds.json").read_text())
     predictor = load(span_run.directory)
-    assert window_limits(predictor.record, predictor.task) == {
-        "stride_tokens": 16,
-        "max_question_tokens": 32,
-    }
+    trained = {"stride_tokens": 16, "max_question_tokens": 32}
+    assert trained.items() <= predictor.record.items()
     rows = read_split(catalog.dataset("newsqa"), attempt.world, "dev")
     for example in rows:
         told = predictor(question=example.question, context=example.context)

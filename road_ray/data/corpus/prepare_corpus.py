@@ -31,7 +31,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     tokenizer_digest,
 )
 from road_ray.data.load_split import resolve_root
-from road_ray.data.readers.hub import load_rows
+from road_ray.data.readers.tables import load_rows
 from road_ray.data.task_and_dataset import Hub
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError

@@ -71,23 +71,23 @@ def encode(
     max_length_tokens: int | None = None,
     further: Sequence[Task] = (),
     stride_tokens: int | None = None,
-    windows: str = NO_WINDOWS,
-    **question_limits: int,
+    max_question_tokens: int | None = None,
+    windows: str | None = None,
 ) -> Features:
     """Return the features of a split, with labels of the ``further`` tasks of spans.
 
     ``max_length_tokens`` defaults to ``row_limit``. ``windows`` other than ``none`` splits texts
     into windows with the label of their text, whose logits it pools. ``stride_tokens`` applies to
-    windows of texts and contexts, ``max_question_tokens`` to questions. ``train`` omits arrays that
-    only predictions need. Raises ``ConfigError`` for windows of pairs or choices.
+    windows of texts (default: they do not overlap) and contexts (128), ``max_question_tokens`` to
+    questions (64). ``train`` omits arrays that only predictions need. Raises ``ConfigError`` for
+    windows of pairs or choices.
     """
     limit, of_kind = row_limit(max_length_tokens, task), _checked(examples, dataset, task)
     if isinstance(task.kind, Span):
-        if stride_tokens is not None:
-            question_limits["stride_tokens"] = stride_tokens
         rows = encode_spans(
-            of_kind, dataset, tokenizer, max_length_tokens=limit, train=train, **question_limits
-        )
+            of_kind, dataset, tokenizer, max_length_tokens=limit, train=train,
+            stride_tokens=stride_tokens or 128, max_question_tokens=max_question_tokens or 64,
+        )  # fmt: skip
         return replace(rows, gold=_span_labels(rows, of_kind, task, further))
     if isinstance(task.kind, Tag):
         return encode_tags(of_kind, dataset.name, task, tokenizer, max_length_tokens=limit)
@@ -100,6 +100,7 @@ def encode(
                 f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2"
             )
         columns = [[example.texts[place] for example in of_kind] for place in range(width)]
+    windows = windows or NO_WINDOWS
     if windows != NO_WINDOWS and len(columns) > 1:
         raise ConfigError(
             f"data.windows = {windows}: {dataset.name} has rows of two texts\n"

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Literal
 
 from road_ray.data.readers.conll import TAG, cells_of, conll_rows
-from road_ray.data.readers.hub import datasets_library, load_rows, placed_rows
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     Row,
     class_names,
+    datasets_library,
+    load_rows,
     names_of_features,
     numbered_lines,
+    placed_rows,
     suffix_of,
     with_class_names,
 )

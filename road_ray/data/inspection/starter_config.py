@@ -82,21 +82,17 @@ def _finetune(guess: Guess, output: Path, init: str) -> dict[str, Any]:
         "epochs": epochs,
         "sets": {name: entry},
     }
-    rate, decay, why = _rates(init)
+    config = _model_config(init)
+    family = str(config.get("model_type") or init).lower()
+    width = config.get("hidden_size") or next((w for s, w in _WIDTHS.items() if s in family), 256)
+    if "electra" not in family:
+        rate, decay, why = 5e-5, 1.0, "BERT's, 2e-5 to 5e-5 (Devlin et al. 2019)"
+    else:
+        rate, decay = (3e-4, 0.8) if width < 768 else (1e-4, 0.8) if width < 1024 else (5e-5, 0.9)
+        why = "ELECTRA's, small 3e-4, base 1e-4, large 5e-5 (Clark et al. 2020)"
     guess.reasons.append(f"peak_lr: {why}")
     optimizer = {"peak_lr": rate, "layer_decay": decay}
     return {"init": init, "run_dir": f"runs/{name}", "data": data, "optimizer": optimizer}
-
-
-def _rates(init: str) -> tuple[float, float, str]:
-    """Return learning rate, layer decay and their source, by family and width of ``init``."""
-    config = _model_config(init)
-    family = str(config.get("model_type") or init).lower()
-    if "electra" not in family:
-        return 5e-5, 1.0, "BERT's, 2e-5 to 5e-5 (Devlin et al. 2019)"
-    width = config.get("hidden_size") or next((w for s, w in _WIDTHS.items() if s in family), 256)
-    rate, decay = (3e-4, 0.8) if width < 768 else (1e-4, 0.8) if width < 1024 else (5e-5, 0.9)
-    return rate, decay, "ELECTRA's, small 3e-4, base 1e-4, large 5e-5 (Clark et al. 2020)"
 
 
 def longest_row(init: str) -> int:

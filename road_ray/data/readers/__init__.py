@@ -2,6 +2,6 @@
 
 A reader turns a file into rows and rows into examples (``features/examples_and_features.py``), and
 names file and line in every error. ``layouts.py`` maps a layout's name to its functions and reads a
-split; ``tables.py`` reads rows by column names, ``hub.py`` those of the Hugging Face hub. To add a
+split; ``tables.py`` reads rows by column names, of files or of the Hugging Face hub. To add a
 layout, write a module here and enter it in ``layouts.py``.
 """

@@ -122,7 +122,9 @@ def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[s
         cells = cells_of(line)
         if cells and cells[0] != _DOCUMENT:
             where = where if words else f"{path}:{number}"
-            word, tag = (_cell(cells, column) for column in (columns.text[0], columns.label))
+            numbers = range(-len(cells), len(cells))  # -1 is the last
+            numbered: dict[object, str] = dict(zip(numbers, cells * 2, strict=True))
+            word, tag = numbered.get(columns.text[0]), numbered.get(columns.label)
             has_tag = tag is not None and len(cells) > 1
             if not word or (labelled and not has_tag):
                 raise DataError(
@@ -136,12 +138,6 @@ def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[s
         elif words:
             yield where, {_HUB_WORDS: words, _HUB_TAGS: tags if len(tags) == len(words) else None}
             words, tags = [], []
-
-
-def _cell(cells: Sequence[str], column: object) -> str | None:
-    """Return the cell of a column by number, -1 for the last; None if there is none."""
-    there = isinstance(column, int) and -len(cells) <= column < len(cells)
-    return cells[column] if isinstance(column, int) and there else None
 
 
 def cells_of(line: str) -> list[str]:

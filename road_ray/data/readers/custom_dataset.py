@@ -55,11 +55,6 @@ _OF_LABELS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
 _F1_OF = "f1_of_"  # before a label, as in evaluation.metrics
 
 
-def _language(metric: str) -> str:
-    """Return the language of a metric of spans, such as ``zh`` of ``f1_zh``; empty without one."""
-    return metric.partition("_")[2]
-
-
 def _set_name(name: str) -> str:
     """Return ``name``. Raises ``ValueError`` for a name that is unfit for directories and
     figures.
@@ -251,7 +246,7 @@ class CustomDataset(Config):
         last = [m.rpartition(":")[2] if is_own(m) else m for m in self.metrics or ()]
         if len({*last}) < len(last):
             raise ValueError(f"metrics = {list(self.metrics or ())}: results would share a name")
-        if self.kind == "span" and len({_language(metric) for metric in self.metrics or ()}) > 1:
+        if self.kind == "span" and len({m.partition("_")[2] for m in self.metrics or ()}) > 1:
             raise ValueError(f"metrics = {list(self.metrics or ())}: of several languages")
         for metric in self.metrics or ():
             of_another = self.task is not None and metric.startswith(_F1_OF)
@@ -277,7 +272,8 @@ class CustomDataset(Config):
         reader = self.layout if self.layout and is_own(self.layout) else None
         metrics, language = self.metrics or (), ""
         if self.kind == "span" and metrics:
-            metrics, language = tuple(m.partition("_")[0] for m in metrics), _language(metrics[0])
+            language = metrics[0].partition("_")[2]  # ``zh`` of ``f1_zh``
+            metrics = tuple(metric.partition("_")[0] for metric in metrics)
         hub = None
         if self.hub:
             names = {split: name for split, name in vars(splits).items() if name}

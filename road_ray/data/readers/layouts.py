@@ -18,9 +18,15 @@ from road_ray.data.readers import question_layouts as more
 from road_ray.data.readers import squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
-from road_ray.data.readers.hub import hub_table, split_of_hub
 from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
-from road_ray.data.readers.tables import Row, Table, first_faults, missing_columns, named_rows
+from road_ray.data.readers.tables import (
+    Row,
+    Table,
+    first_faults,
+    hub_table,
+    missing_columns,
+    named_rows,
+)
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero
 from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.system.files import nearest_path
@@ -77,8 +83,7 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
     """
     layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
     if root is None:
-        table = hub_table(dataset, *split_of_hub(dataset, split), layout.from_hub)
-        return table_examples(table, dataset, split)
+        return table_examples(hub_table(dataset, split, layout.from_hub), dataset, split)
     examples: list[Example] = []
     for name, path in zip(names, found_paths(dataset, root, split), strict=True):
         if path is None:

@@ -1,26 +1,29 @@
-"""Rows of tables by column names (CSV, TSV, JSONL, a JSON array, Parquet, Arrow, or a folder), and
-lines of text files, plain or compressed.
+"""Rows of tables by column names (CSV, TSV, JSONL, a JSON array, Parquet, Arrow, a folder, or of
+the hub), and lines of text files, plain or compressed.
 
 Every row comes with its place, ``file:line``, which is in every error. To read another format, add
-it to ``table_rows``.
+it to ``table_rows``. The hub's copies differ from the published files in columns, which
+``Hub.columns`` of the catalogue names, and in labels, which are numbers of classes.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from road_ray.data.task_and_dataset import Columns
-from road_ray.errors import DataError, ResourceError, nearest, shorten
+from road_ray.data.task_and_dataset import Columns, Dataset, Hub
+from road_ray.errors import ConfigError, DataError, ResourceError, nearest, shorten
 from road_ray.system.files import UNREADABLE, ReadableFile, open_bytes
 
+_log = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -105,6 +108,7 @@ NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
 TABLES = (".csv", ".tsv", *NESTED)
 Row = Mapping[Any, Any]  # by names of columns, or numbers in a file without a header
 _LISTED = 5  # faults that a message shows
+_HUB_SPLITS = {"dev": "validation"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(sys.maxsize)  # the module's own limit of 131,072 characters is too low
 
@@ -312,6 +316,80 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, Any]]
             f"{path}:{reader.line_num}: broken CSV: {error}\n"
             "  fix: close every quote, double quotes within a cell, and end lines with a newline"
         ) from error
+
+
+def hub_table(
+    dataset: Dataset, split: str, convert: Callable[[Row, str], Row] | None = None
+) -> Table:
+    """Return the table of a split of the Hugging Face hub or its local cache, with names of
+    classes, but for numbers that are labels of the files; ``convert`` turns a row into that of a
+    file.
+    """
+    hub = dataset.hub
+    if hub is None:
+        raise ConfigError(
+            f"data set {dataset.name!r} is not on the hub\n"
+            f"  fix: set `data.root` (or ROAD_DATA) to a directory with {dataset.folder}/"
+        )
+    part = hub.splits.get(split, _HUB_SPLITS.get(split, split))
+    try:
+        rows = load_rows(hub, part)
+        if hub.only is not None:
+            column, subset = hub.only
+            rows = rows.filter(lambda value: value == subset, input_columns=column)
+    except Exception as error:  # datasets raises many types when offline, gated or renamed
+        remedy = f"hub, configuration, revision and split of data.sets.{dataset.name}"
+        if dataset.folder:
+            remedy = f"set `data.root` (or ROAD_DATA) to a directory with {dataset.folder}/"
+        raise DataError(
+            f"data set {dataset.name!r}: {hub.path} ({hub.configuration}) split {part!r} could "
+            f"not be loaded from the hub: {type(error).__name__}: {error}\n"
+            f"  fix: check the network, or {remedy}"
+        ) from error
+    name = f"hf://{hub.path}/{part}"
+    placed = placed_rows(rows, name, dataset.label_map)
+    if convert is not None:
+        placed = ((where, convert(row, where)) for where, row in placed)
+    return Table(name, placed, hub.columns or dataset.columns)
+
+
+def placed_rows(rows: Any, name: str, numbers: Collection[str] = ()) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a ``datasets.Dataset``, each with its place, and with the names of classes
+    but for ``numbers``.
+    """
+    placed = ((f"{name}:{number}", row) for number, row in enumerate(rows, 1))
+    return with_class_names(placed, names_of_features(rows.features), numbers)
+
+
+def load_rows(hub: Hub, split: str, *, streaming: bool = False) -> Any:
+    """Return a split of a data set of the hub, or of a folder in its layout; of ``first_rows``,
+    only they are fetched. Cells of CSV files such as ``null``, ``NA`` and ``nan`` are words.
+    """
+    datasets, place = datasets_library(), (hub.path, hub.configuration)
+    builder = datasets.load_dataset_builder(*place, revision=hub.revision)
+    is_csv = hasattr(builder.config, "keep_default_na")
+    options = {"keep_default_na": False, "na_values": [""]} if is_csv else {}
+    options |= {"split": split, "streaming": streaming or hub.first_rows is not None}
+    rows = datasets.load_dataset(*place, revision=hub.revision, **options)
+    if hub.first_rows is None:
+        return rows
+    _log.warning(
+        "%s: only the first %d rows of %s are read (first_rows); without that key, all of them",
+        hub.path,
+        hub.first_rows,
+        split,
+    )
+    return datasets.Dataset.from_list(list(rows.take(hub.first_rows)), features=rows.features)
+
+
+def datasets_library() -> Any:
+    """Return `datasets` without its own log handler: its records also reach the root's handlers and
+    would be printed twice.
+    """
+    import datasets
+
+    logging.getLogger(datasets.__name__).handlers.clear()
+    return datasets
 
 
 def refuse_repeated_columns(names: Sequence[str], where: str) -> None:

@@ -30,8 +30,7 @@ from road_ray.data.features.examples_and_features import (
     SpanExample,
 )
 from road_ray.data.load_split import Split, read_examples, root_of
-from road_ray.data.readers.hub import load_rows, placed_rows
-from road_ray.data.readers.tables import Row, table_rows
+from road_ray.data.readers.tables import Row, load_rows, placed_rows, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,

@@ -13,16 +13,19 @@ from road_ray.data.catalog import TASKS, dataset
 from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.features.examples_and_features import Answer, TextExample
 from road_ray.data.load_split import find_dataset
+from road_ray.data.readers import tables
 from road_ray.data.readers.custom_dataset import CustomDataset
-from road_ray.data.readers.hub import hub_table, load_rows
-from road_ray.data.readers.layouts import read_split, table_examples
+from road_ray.data.readers.layouts import read_split
+from road_ray.data.readers.tables import load_rows
 from road_ray.data.task_and_dataset import Classify, Dataset, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.verbs import configure
 
 
 def hub_examples(entry: Dataset, rows: Any, split: str = "train") -> list[Any]:
-    return table_examples(hub_table(entry, rows, "hub"), entry, split)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "load_rows", lambda hub, part: rows)
+        return read_split(replace(entry, hub=replace(entry.hub, path="hub")), None, split)
 
 
 def read_hub(entry: Dataset, split: str) -> list[Any]:
@@ -47,11 +50,15 @@ def test_class_numbers_become_what_the_files_say() -> None:
 
     cola = table(["unacceptable", "acceptable"], sentence=["a"], label=[1], idx=[0])
 
-    assert hub_examples(dataset("cola"), cola) == [TextExample("0", ("a",), "1", "hub:1")]
-    assert hub_examples(dataset("qqp"), qqp) == [TextExample("9", ("a", "b"), "1", "hub:1")]
+    assert hub_examples(dataset("cola"), cola) == [
+        TextExample("0", ("a",), "1", "hf://hub/train:1")
+    ]
+    assert hub_examples(dataset("qqp"), qqp) == [
+        TextExample("9", ("a", "b"), "1", "hf://hub/train:1")
+    ]
     assert hub_examples(dataset("mnli"), nli) == [
-        TextExample("0", ("a", "b"), "contradiction", "hub:1"),
-        TextExample("2", ("e", "f"), "entailment", "hub:3"),
+        TextExample("0", ("a", "b"), "contradiction", "hf://hub/train:1"),
+        TextExample("2", ("e", "f"), "entailment", "hf://hub/train:3"),
     ]
     hidden = hub_examples(dataset("mnli"), nli, "test")
     assert [getattr(e, "label", "") for e in hidden] == ["contradiction", None, "entailment"]
@@ -64,14 +71,16 @@ def test_numbers_and_spans_come_from_the_hub_too() -> None:
         answers=[{"text": ["b"], "answer_start": [2]}, {"text": [], "answer_start": []}],
     )  # fmt: skip
 
-    assert hub_examples(dataset("stsb"), stsb) == [TextExample("0", ("a", "b"), "2.5", "hub:1")]
+    assert hub_examples(dataset("stsb"), stsb) == [
+        TextExample("0", ("a", "b"), "2.5", "hf://hub/train:1")
+    ]
     spans = hub_examples(dataset("squad_v2"), squad)
     assert [getattr(e, "answers", None) for e in spans] == [(Answer("b", 2),), ()]
 
 
 def test_other_columns_on_the_hub_are_named() -> None:
     with pytest.raises(
-        DataError, match="hub:1: no column 'sentence1', 'sentence2'; found: premise, label"
+        DataError, match="hub/train:1: no column 'sentence1', 'sentence2'; found: premise, label"
     ):
         hub_examples(dataset("rte"), table(premise=["a"], label=[0], idx=[0]))
 
@@ -147,7 +156,9 @@ def test_hidden_labels_of_a_test_split_are_none() -> None:
     read = hub_examples(dataset("stsb"), stsb, "test")
     assert [getattr(e, "label", "") for e in read] == [None, "2.5"]
     train = hub_examples(dataset("stsb"), stsb)
-    with pytest.raises(DataError, match=r"hub:1 label='-1.0', allowed: a number from 0.0 to 5.0"):
+    with pytest.raises(
+        DataError, match=r"hub/train:1 label='-1.0', allowed: a number from 0.0 to 5.0"
+    ):
         check_labels(train, dataset("stsb"), TASKS["similarity"])
     texts = {"sent1": ["a"], "sent2": ["b"], **{f"ending{n}": ["x"] for n in range(4)}}
     swag = table(**texts, label=[-1])
