@@ -10,9 +10,8 @@ from torch import Tensor
 from road_ray.data.batching import Batch, allowed_positions
 from road_ray.data.task_and_dataset import Regress, Span, Tag, Task
 from road_ray.distillation.hidden_state_matching import StateMatching
-from road_ray.distillation.losses import check_temperature, soft_loss_sum
+from road_ray.distillation.losses import soft_loss_sum
 from road_ray.distillation.schedule import Schedule
-from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.supervised import Supervised
@@ -34,20 +33,12 @@ class Distilled(Supervised):
         self,
         model: MultitaskModel,
         *,
-        kd_weight: float | Schedule = 0.5,
-        temperature: float = 2.0,
+        kd_weight: Schedule,
+        temperature: float,
         **of_labels: Any,
     ) -> None:
         super().__init__(model, **of_labels)
-        if not isinstance(kd_weight, Schedule):
-            if not 0 <= kd_weight <= 1:
-                raise ConfigError(
-                    f"distillation.kd_weight = {kd_weight}\n  allowed: 0 <= value <= 1"
-                )
-            kd_weight = Schedule(((0.0, kd_weight),))
-        check_temperature(temperature)
-        self.kd_weight = kd_weight
-        self.temperature = temperature
+        self.kd_weight, self.temperature = kd_weight, temperature
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
         counts, name = super().counts(batch), batch["dataset"]
@@ -69,7 +60,7 @@ class Distilled(Supervised):
         if "soft_logits" not in batch:
             return Losses({name: Term(label, labelled)})
         soft, softened = soft_label_loss(task, logits, batch, self.temperature)
-        weight = self._weight(batch)
+        weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])
         unit = torch.ones((), device=logits.device)
         return Losses(
             {
@@ -78,17 +69,6 @@ class Distilled(Supervised):
             },
             {} if self.kd_weight.is_constant else {"kd_weight": (weight * unit, unit)},
         )
-
-    def _weight(self, batch: Batch) -> float:
-        if self.kd_weight.is_constant:
-            return self.kd_weight(0.0)
-        if "fraction" not in batch:
-            raise DataError(
-                "the batch has no fraction of the training, which distillation.schedule needs\n"
-                "  fix: pass the steps through data.mixing.with_fraction_done, or a constant "
-                "kd_weight"
-            )
-        return self.kd_weight(batch["fraction"])
 
 
 def soft_label_loss(

@@ -1,6 +1,7 @@
-"""Pre-training objectives, one a module, named as in their papers.
+"""Pre-training objectives, named as in their papers.
 
-``registry.py`` lists them by name. Several share masked input, generators, sampling and corruption
-(``generator.py``) and the metrics of ``detection.py``. To add one, write a module like ``mlm.py``
-and enter its class in ``registry.py``.
+``registry.py`` lists them by name. ``electra.py`` has those that detect replaced tokens, ``mlm.py``
+those that predict originals. Several share masked input, generators, sampling and corruption
+(``generator.py``). To add one, write a module like ``mc_bert.py`` and enter its class in
+``registry.py``.
 """

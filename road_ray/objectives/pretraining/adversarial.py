@@ -14,8 +14,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.detection import detection_losses, detection_metrics
-from road_ray.objectives.pretraining.electra import Electra
+from road_ray.objectives.pretraining.electra import Electra, detection_losses, detection_metrics
 from road_ray.objectives.pretraining.generator import Generator, language_model
 
 

@@ -95,7 +95,7 @@ class Frequencies(nn.Module):
         self.register_buffer("probabilities", probabilities / probabilities.sum())
 
     def draw(
-        self, labels: Tensor, noise: Tensor, temperature: float, *, disallow_correct: bool
+        self, labels: Tensor, noise: Tensor, temperature: float, disallow_correct: bool
     ) -> GeneratorOutput:
         """Return one sample per chosen position: ``[N], [N] -> [N]``."""
         tempered = self.probabilities ** (1 / temperature)
@@ -167,7 +167,6 @@ def draw(
     logits: Tensor,
     labels: Tensor,
     noise: Tensor,
-    *,
     temperature: float = 1.0,
     disallow_correct: bool = False,
 ) -> GeneratorOutput:
@@ -261,28 +260,22 @@ class CorruptingObjective(MaskingObjective):
         """Return the corrupted batch, with the terms and metrics of the generator."""
         chosen, masked = self.hide(batch)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            if isinstance(self.generator, Frequencies):
-                drawn = self.generator.draw(
-                    rows_at(batch["input_ids"], batch["chosen"]),
-                    rows_at(batch["noise"][2], batch["chosen"]),
-                    self.temperature,
-                    disallow_correct=self.disallow_correct,
-                )
-            else:
+            logits = None
+            if not isinstance(self.generator, Frequencies):
                 hidden = states(self.generator.base_model, masked, batch)
-                hidden = rows_at(hidden, batch["chosen"])
-                drawn = self.draw_from(vocabulary_logits(self.generator, hidden), batch)
+                logits = vocabulary_logits(self.generator, rows_at(hidden, batch["chosen"]))
+            drawn = self.draw_from(logits, batch)
         return self.replaced_by(drawn, chosen, batch)
 
-    def draw_from(self, logits: Tensor, batch: Batch) -> GeneratorOutput:
-        """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``."""
-        return draw(
-            logits,
-            rows_at(batch["input_ids"], batch["chosen"]),
-            rows_at(batch["noise"][2], batch["chosen"]),
-            temperature=self.temperature,
-            disallow_correct=self.disallow_correct,
-        )
+    def draw_from(self, logits: Tensor | None, batch: Batch) -> GeneratorOutput:
+        """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``, or
+        None of frequencies.
+        """
+        labels = rows_at(batch["input_ids"], batch["chosen"])
+        noise = rows_at(batch["noise"][2], batch["chosen"])
+        if logits is None:
+            return self.generator.draw(labels, noise, self.temperature, self.disallow_correct)
+        return draw(logits, labels, noise, self.temperature, self.disallow_correct)
 
     def replaced_by(self, drawn: GeneratorOutput, chosen: Tensor, batch: Batch) -> Corruption:
         """Return the batch with the samples at the ``chosen`` positions ``[B, L]``."""

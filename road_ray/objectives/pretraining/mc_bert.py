@@ -13,18 +13,13 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import (
     decoder,
     prediction_states,
-    share_output_bias,
     states,
     tie,
     vocabulary_logits,
 )
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
-from road_ray.objectives.pretraining.generator import (
-    CorruptingObjective,
-    Generator,
-    language_model,
-)
+from road_ray.objectives.pretraining.generator import CorruptingObjective, Generator, language_model
 
 
 class MCBert(CorruptingObjective):
@@ -60,7 +55,10 @@ class MCBert(CorruptingObjective):
         generator = language_model(generator, "mc_bert")
         super().__init__(generator, model, mask_fraction=mask_fraction, **corruption)
         tie(model)
-        share_output_bias(generator, model)
+        own, shared = decoder(model).bias, decoder(generator).bias
+        for module in model.modules():  # BERT, ALBERT and RoBERTa have the bias in the head too
+            if getattr(module, "bias", None) is own:
+                module.bias = shared
         self.model = model
         self.discriminator_weight = discriminator_weight
         self.faithful = faithful

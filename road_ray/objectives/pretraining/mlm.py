@@ -1,21 +1,43 @@
-"""Masked language modelling: the BERT baseline, and the generator's half of ELECTRA."""
+"""Prediction of original tokens: masked language modelling (the BERT baseline, and the generator's
+half of ELECTRA), the same with samples of a generator as masks, and of every token with a gate that
+copies the input.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, tie, vocabulary_logits
 from road_ray.models.load_weights import suppress_logging
-from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.base import Losses, Metrics, Term
 from road_ray.objectives.masking import rows_at
-from road_ray.objectives.pretraining.generator import MaskingObjective
+from road_ray.objectives.pretraining.generator import (
+    CorruptingObjective,
+    Generator,
+    MaskingObjective,
+)
+
+
+def predict_chosen(
+    model: PreTrainedModel, tokens: Tensor, batch: Batch, weight: float = 1.0
+) -> tuple[Term, Metrics]:
+    """Return the loss of the originals at the chosen positions, and its accuracy."""
+    hidden = rows_at(states(model.base_model, tokens, batch), batch["chosen"])
+    logits = vocabulary_logits(model, hidden).float()
+    labels = rows_at(batch["input_ids"], batch["chosen"])
+    count = torch.full((), len(labels), device=labels.device)
+    loss = functional.cross_entropy(logits, labels, reduction="sum")
+    accuracy = (logits.detach().argmax(-1) == labels).sum(), count
+    return Term(loss, count, weight), {"mlm_accuracy": accuracy}
 
 
 class MaskedLanguageModel(MaskingObjective):
@@ -36,15 +58,82 @@ class MaskedLanguageModel(MaskingObjective):
         self.encoder = model.base_model
 
     def forward(self, batch: Batch) -> Losses:
-        _, masked = self.hide(batch)
-        hidden = rows_at(states(self.encoder, masked, batch), batch["chosen"])
-        logits = vocabulary_logits(self.model, hidden).float()
-        labels = rows_at(batch["input_ids"], batch["chosen"])
-        count = torch.full((), len(labels), device=labels.device)
-        loss = functional.cross_entropy(logits, labels, reduction="sum")
-        accuracy = (logits.detach().argmax(-1) == labels).sum(), count
-        return Losses({"mlm": Term(loss, count)}, {"mlm_accuracy": accuracy})
+        term, metrics = predict_chosen(self.model, self.hide(batch)[1], batch)
+        return Losses({"mlm": term}, metrics)
 
     def export(self, directory: Path) -> None:
         with suppress_logging():
             self.model.save_pretrained(directory)
+
+
+class ReplaceMLM(CorruptingObjective):
+    """Predicts the originals at chosen positions, where the input has samples, never [MASK].
+
+    Its gain over BERT is the cost of the [MASK] mismatch. Source: Clark et al. 2020, section
+    3.5 and table 5; both losses weigh 1, our choice.
+    """
+
+    metric_names = ("mlm", *CorruptingObjective.metric_names, "mlm_accuracy")
+    chosen_terms: ClassVar[tuple[str, ...]] = ("generator", "mlm")
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: PreTrainedModel,
+        *,
+        discriminator_weight: float = 1.0,
+        **corruption: Any,
+    ) -> None:
+        super().__init__(generator, model, **corruption)
+        tie(model)
+        self.model = model
+        self.discriminator_weight = discriminator_weight
+
+    def forward(self, batch: Batch) -> Losses:
+        corruption = self.corrupted(batch)
+        weight = self.discriminator_weight
+        term, metrics = predict_chosen(self.model, corruption.tokens, batch, weight)
+        return Losses(corruption.terms | {"mlm": term}, corruption.metrics | metrics)
+
+
+class AllTokensMLM(ReplaceMLM):
+    """Predicts the originals of all tokens of a corrupted input, most of which can be copied.
+
+    Source: Clark et al. 2020, section 3.5 and table 5; both losses weigh 1, our choice.
+    """
+
+    metric_names = ("mlm", *CorruptingObjective.metric_names, "copy_accuracy")
+    chosen_terms = ("generator",)
+    real_terms = ("mlm",)
+    predicts_all = True
+
+    def __init__(self, generator: Generator, model: PreTrainedModel, **options: Any) -> None:
+        super().__init__(generator, model, **options)
+        self.copy = nn.Linear(int(model.config.hidden_size), 1)
+        initialize_output(self.copy)
+
+    def forward(self, batch: Batch) -> Losses:
+        corruption = self.corrupted(batch)
+        hidden = rows_at(states(self.encoder, corruption.tokens, batch), batch["real"])
+        labels = rows_at(batch["input_ids"], batch["real"])
+        copied = ~rows_at(corruption.replaced, batch["real"])
+        gate = self.copy(hidden).squeeze(-1).float()
+        losses = copy_losses(vocabulary_logits(self.model, hidden).float(), gate, labels, copied)
+        count = batch["attention_mask"].sum()
+        copy_accuracy = ((gate.detach() > 0) == copied).sum(), count
+        return Losses(
+            corruption.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)},
+            corruption.metrics | {"copy_accuracy": copy_accuracy},
+        )
+
+
+def copy_losses(logits: Tensor, gate: Tensor, labels: Tensor, copied: Tensor) -> Tensor:
+    """Return ``-log(D * [copied] + (1 - D) * softmax(logits)[label])``, ``D = sigmoid(gate)``.
+
+    ``[N, V], [N], [N], [N] bool -> [N]``, computed in logarithms, so nothing underflows. The limit
+    is 0 for a gate that copies a correct token. Source: Clark et al. 2020, section 3.5.
+    """
+    log_probability = functional.log_softmax(logits, -1).gather(1, labels[:, None]).squeeze(1)
+    predicted = functional.logsigmoid(-gate) + log_probability
+    both = torch.logaddexp(functional.logsigmoid(gate), predicted)
+    return -torch.where(copied, both, predicted)

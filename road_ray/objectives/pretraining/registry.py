@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from road_ray.objectives.base import Objective
 
 OBJECTIVES = {
-    "electra": "Electra",
-    "electra_masked": "ElectraMasked",
-    "replace_mlm": "ReplaceMLM",
-    "all_tokens_mlm": "AllTokensMLM",
-    "mlm": "MaskedLanguageModel",
-    "mc_bert": "MCBert",
-    "teams": "Teams",
-    "adversarial": "Adversarial",
+    "electra": "electra:Electra",
+    "electra_masked": "electra:ElectraMasked",
+    "replace_mlm": "mlm:ReplaceMLM",
+    "all_tokens_mlm": "mlm:AllTokensMLM",
+    "mlm": "mlm:MaskedLanguageModel",
+    "mc_bert": "mc_bert:MCBert",
+    "teams": "teams:Teams",
+    "adversarial": "adversarial:Adversarial",
 }
-"""The class of each objective, in the module of its name. Configuration reads the names alone: the
-classes need torch, so ``objective_class`` loads them."""
+"""Module and class of each objective. Configuration reads the names alone: the classes need torch,
+so ``objective_class`` loads them."""
 _CONTRACT = (
     "a subclass of road_ray.objectives.base.Objective whose positional parameters are among "
     "generator, model and discriminator; its options are keyword-only and have defaults\n"
@@ -42,7 +42,7 @@ def objective_class(name: str) -> type[Objective]:
     """
     from road_ray.objectives.base import Objective
 
-    shipped = {n: f"road_ray.objectives.pretraining.{n}:{kind}" for n, kind in OBJECTIVES.items()}
+    shipped = {n: f"road_ray.objectives.pretraining.{kind}" for n, kind in OBJECTIVES.items()}
     found = named_object("objective.name", name, shipped, _CONTRACT)
     if not (isinstance(found, type) and issubclass(found, Objective)):
         raise unfit("objective.name", name, f"{found!r} is no objective", _CONTRACT)

@@ -24,16 +24,12 @@ from road_ray.models.language_model import (
 )
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
-from road_ray.objectives.pretraining.detection import (
+from road_ray.objectives.pretraining.electra import (
     DETECTION_METRICS,
     detection_losses,
     detection_metrics,
 )
-from road_ray.objectives.pretraining.generator import (
-    CorruptingObjective,
-    Generator,
-    language_model,
-)
+from road_ray.objectives.pretraining.generator import CorruptingObjective, Generator, language_model
 from road_ray.objectives.pretraining.mc_bert import candidate_logits
 
 

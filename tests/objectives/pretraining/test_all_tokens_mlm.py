@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
-from road_ray.objectives.pretraining.all_tokens_mlm import AllTokensMLM, copy_losses
+from road_ray.objectives.pretraining.mlm import AllTokensMLM, copy_losses
 from tests.objectives.conftest import MASK, SPECIAL, config_of
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from road_ray.objectives.pretraining.detection import detection_losses
+from road_ray.objectives.pretraining.electra import detection_losses
 
 SCORES = torch.tensor([[2.0, -1.0, 3.0, -0.5]])
 REPLACED = torch.tensor([[True, True, False, False]])

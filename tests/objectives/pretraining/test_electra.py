@@ -8,8 +8,7 @@ from sklearn.metrics import roc_auc_score
 from torch.testing import assert_close
 
 from road_ray.objectives.masking import choose, mask, sample
-from road_ray.objectives.pretraining.detection import area_under_curve
-from road_ray.objectives.pretraining.electra import Electra
+from road_ray.objectives.pretraining.electra import Electra, area_under_curve
 
 SPECIAL, MASK = (0, 2, 3, 4), 4
 

@@ -6,9 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.models.language_model import detection_scores
-from road_ray.objectives.pretraining.detection import detection_losses
-from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.electra_masked import ElectraMasked
+from road_ray.objectives.pretraining.electra import Electra, ElectraMasked, detection_losses
 from tests.objectives.conftest import MASK, SPECIAL
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
-from road_ray.objectives.pretraining.replace_mlm import ReplaceMLM
+from road_ray.objectives.pretraining.mlm import ReplaceMLM
 from tests.objectives.conftest import MASK, SPECIAL, config_of
 
 
