@@ -1,10 +1,11 @@
 """Calibration of class probabilities: the temperature of a model's logits, the expected calibration
-error, and the accuracy of a model that abstains where it is unsure.
+error, the accuracy of a model that abstains where it is unsure, and the confusion of classes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from road_ray.evaluation.metrics import probabilities_of
 
 _BINS = 15
 _BOUNDS = (0.05, 20.0)
+_MOST_LABELS = 20
 
 
 def probabilities(
@@ -92,3 +94,25 @@ def calibration_metrics(
             confidence, right = probabilities(logits, t).max(-1), logits.argmax(-1) == gold
         found[name] = float(calibration(confidence, right)["ece"])
     return found
+
+
+def class_diagnostics(
+    logits: NDArray[np.float32],
+    gold: NDArray[np.integer[Any]],
+    labels: Sequence[str],
+    temperature: float = 1.0,
+) -> dict[str, Any]:
+    """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels), ``calibration`` and
+    ``coverage`` of class logits ``[N, C]`` at a temperature, with labels ``[N]``.
+    """
+    predicted, confidence = logits.argmax(-1), probabilities(logits, temperature).max(-1)
+    diagnostics: dict[str, Any] = {
+        "rows": len(gold),
+        "calibration": calibration(confidence, predicted == gold),
+        "coverage": coverage(confidence, predicted == gold),
+    }
+    if len(labels) <= _MOST_LABELS:
+        confusion = np.zeros((len(labels), len(labels)), dtype=int)
+        np.add.at(confusion, (gold, predicted), 1)
+        diagnostics |= {"labels": list(labels), "confusion": confusion.tolist()}
+    return diagnostics

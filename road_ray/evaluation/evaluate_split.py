@@ -32,30 +32,9 @@ from road_ray.data.task_and_dataset import (
     Tag,
 )
 from road_ray.errors import DivergedError
-from road_ray.evaluation import metrics
-from road_ray.evaluation.calibration import calibration_metrics, fit_temperature
-from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
-from road_ray.evaluation.metrics import (
-    Thresholds,
-    best_thresholds,
-    entity_scores,
-    label_set_balance,
-    label_set_scores,
-    predicted_sets,
-    predicted_tags,
-    probabilities_of,
-    table_of_labels,
-    word_logits,
-)
+from road_ray.evaluation import calibration, metrics, squad
+from road_ray.evaluation.metrics import Thresholds
 from road_ray.evaluation.spans import SpanPrediction, best_spans
-from road_ray.evaluation.squad import (
-    answerability,
-    choose_threshold,
-    score,
-    untuned_threshold,
-    write_json,
-    write_predictions,
-)
 from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import autocast_dtype
@@ -120,12 +99,12 @@ class Evaluation:
         example; ``diagnostics.json`` beside them has what the pages of reports draw.
         """
         if self.diagnostics:
-            write_json(directory / DIAGNOSTICS, self.diagnostics)
+            squad.write_json(directory / DIAGNOSTICS, self.diagnostics)
         if self.spans:
-            write_predictions(directory, self.spans, self.limit)
+            squad.write_predictions(directory, self.spans, self.limit)
         else:
             labels = dict(zip(self.ids, self.labels, strict=True))
-            write_json(directory / "predictions.json", labels)
+            squad.write_json(directory / "predictions.json", labels)
 
 
 def logits_of(
@@ -240,10 +219,10 @@ def evaluate_logits(
     found: dict[str, float] = {}
     if isinstance(kind, Tag):
         sentences = [example for example in split.examples if isinstance(example, TagExample)]
-        words = word_logits(split.features, sentences, logits)
-        tags = [predicted_tags(kind.labels, sentence) for sentence in words]
+        words = metrics.word_logits(split.features, sentences, logits)
+        tags = [metrics.predicted_tags(kind.labels, sentence) for sentence in words]
         if all(sentence.tags for sentence in sentences):
-            found = entity_scores(tags, [sentence.tags or () for sentence in sentences])
+            found = metrics.entity_scores(tags, [sentence.tags or () for sentence in sentences])
         return Evaluation(found, labels=[" ".join(sentence) for sentence in tags], ids=ids)
     values, gold = np.stack(logits), split.features.example_labels
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
@@ -257,7 +236,9 @@ def evaluate_logits(
         found |= further
     if known.any() and classes:
         found |= metrics.label_balance(predicted[known], gold[known])
-        diagnostics = class_diagnostics(values[known], gold[known], classes, temperature or 1.0)
+        diagnostics = calibration.class_diagnostics(
+            values[known], gold[known], classes, temperature or 1.0
+        )
     labels = [classes[int(p)] if classes else str(p) for p in predicted]
     return Evaluation(
         found, temperature=temperature, labels=labels, ids=ids, diagnostics=diagnostics
@@ -274,20 +255,24 @@ def _evaluate_label_sets(
     known = (gold != UNKNOWN).all(-1)
     truth, found, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
     temperature, calibrated = _calibrated(logits[known], truth, rule)
-    probabilities = probabilities_of(logits, temperature or 1.0)
+    probabilities = metrics.probabilities_of(logits, temperature or 1.0)
     thresholds = rule.threshold if isinstance(rule.threshold, Mapping) else None
     if len(truth) and thresholds is None and rule.tune:
-        thresholds = best_thresholds(probabilities[known], truth, labels)
-    predicted = predicted_sets(probabilities, labels, thresholds)
+        thresholds = metrics.best_thresholds(probabilities[known], truth, labels)
+    predicted = metrics.predicted_sets(probabilities, labels, thresholds)
     if len(truth):
-        untuned = predicted_sets(probabilities[known], labels, None)
-        found = label_set_scores(names, probabilities[known], untuned, truth, labels)
-        found |= label_set_balance(untuned, truth) | calibrated
+        untuned = metrics.predicted_sets(probabilities[known], labels, None)
+        found = metrics.label_set_scores(names, probabilities[known], untuned, truth, labels)
+        found |= metrics.label_set_balance(untuned, truth) | calibrated
         diagnostics = {"rows": len(truth)}
-        diagnostics["per_label"] = table_of_labels(predicted[known], truth, labels, thresholds)
+        diagnostics["per_label"] = metrics.table_of_labels(
+            predicted[known], truth, labels, thresholds
+        )
     if len(truth) and thresholds is not None:
         ranked = [name for name in names if name != "lrap"]  # no threshold changes it
-        tuned = label_set_scores(ranked, probabilities[known], predicted[known], truth, labels)
+        tuned = metrics.label_set_scores(
+            ranked, probabilities[known], predicted[known], truth, labels
+        )
         found |= {f"at_threshold_{name}": value for name, value in tuned.items()}
     sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
     ids = [example.id for example in split.examples]
@@ -307,10 +292,10 @@ def _calibrated(
     """Return the temperature of a rule, or that fitted to these rows, and its metrics."""
     temperature = rule.temperature
     if temperature is None and rule.calibrate and len(gold):
-        temperature = fit_temperature(logits, gold)
+        temperature = calibration.fit_temperature(logits, gold)
     if temperature is None or not len(gold):
         return temperature, {}
-    return temperature, calibration_metrics(logits, gold, temperature)
+    return temperature, calibration.calibration_metrics(logits, gold, temperature)
 
 
 def _further(
@@ -348,12 +333,12 @@ def _evaluate_spans(
     examples = [example for example in split.examples if isinstance(example, SpanExample)]
     joint = isinstance(split.task.kind, JointSpan)
     predictions = best_spans(split.features, examples, logits, joint=joint)
-    untuned = untuned_threshold(examples)
+    untuned = squad.untuned_threshold(examples)
     threshold = None if isinstance(rule.threshold, Mapping) else rule.threshold
     if threshold is None and rule.tune and untuned == 0.0:
-        threshold = choose_threshold(examples, predictions)
+        threshold = squad.choose_threshold(examples, predictions)
     limit = untuned if threshold is None else threshold
-    found = score(examples, predictions, threshold)
-    found |= answerability(examples, predictions, limit)
-    diagnostics = span_diagnostics(examples, predictions, limit)
+    found = squad.score(examples, predictions, threshold)
+    found |= squad.answerability(examples, predictions, limit)
+    diagnostics = squad.span_diagnostics(examples, predictions, limit)
     return Evaluation(found, threshold, predictions, limit, diagnostics=diagnostics)

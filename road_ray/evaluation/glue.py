@@ -86,7 +86,28 @@ def write_submission(
             else f"{path}: no predictions for {', '.join(missing)}\n"
             "  fix: road evaluate data.split=test for each; the server wants all of them"
         )
-    sheets = {SHEETS[name].file: _sheet(name, rows) for name, rows in predictions.items()}
+    sheets = {}
+    for name, rows in predictions.items():
+        sheet, entry, numbers = SHEETS[name], catalog.dataset(name), range(SHEETS[name].rows)
+        if rows.keys() != set(map(str, numbers)):
+            raise DataError(
+                f"{name}: {len(rows)} predictions, the test set has {sheet.rows} rows, with the "
+                f"ids 0 to {sheet.rows - 1}\n"
+                "  fix: predict the whole official test file: data.split=test, no max_judged_rows"
+            )
+        kind, labels = catalog.TASKS[entry.task].kind, [rows[str(number)] for number in numbers]
+        if isinstance(kind, Regress):
+            labels = [f"{min(max(float(x), kind.low), kind.high):.3f}" for x in labels]
+        else:
+            assert isinstance(kind, Classify)
+            if unknown := [label for label in labels if label not in kind.labels]:
+                raise DataError(
+                    f"{name}: prediction {unknown[0]!r}\n  allowed: {', '.join(kind.labels)}"
+                )
+            server_labels = {own: server for server, own in entry.label_map.items()}
+            labels = [server_labels.get(label, label) for label in labels]
+        lines = [f"{number}\t{label}" for number, label in enumerate(labels)]
+        sheets[sheet.file] = "\n".join(["index\tprediction", *lines]) + "\n"
     partly = path.with_name(f"{path.name}.partial")
     with zipfile.ZipFile(partly, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in sheets.items():
@@ -117,28 +138,3 @@ def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
 def _mean(metrics: Mapping[str, float], name: str, chosen: Sequence[str]) -> float:
     values = [metrics.get(f"eval/{name}/{metric}", math.nan) for metric in chosen]
     return sum(values) / len(values)
-
-
-def _sheet(name: str, rows: Mapping[str, str]) -> str:
-    """Return the lines of one file, in the order of the test set."""
-    sheet, entry = SHEETS[name], catalog.dataset(name)
-    if rows.keys() != set(map(str, range(sheet.rows))):
-        raise DataError(
-            f"{name}: {len(rows)} predictions, the test set has {sheet.rows} rows, with the ids 0 "
-            f"to {sheet.rows - 1}\n"
-            "  fix: predict the whole official test file: data.split=test, no max_judged_rows"
-        )
-    lines = [f"{number}\t{_server_label(entry, rows[str(number)])}" for number in range(sheet.rows)]
-    return "\n".join(["index\tprediction", *lines]) + "\n"
-
-
-def _server_label(entry: Dataset, label: str) -> str:
-    """Return the server's name of a label."""
-    kind = catalog.TASKS[entry.task].kind
-    if isinstance(kind, Regress):
-        return f"{min(max(float(label), kind.low), kind.high):.3f}"
-    assert isinstance(kind, Classify)
-    if label not in kind.labels:
-        raise DataError(f"{entry.name}: prediction {label!r}\n  allowed: {', '.join(kind.labels)}")
-    server_labels = {own: server for server, own in entry.label_map.items()}
-    return server_labels.get(label, label)

@@ -125,8 +125,7 @@ def word_logits(
     """Return the logits of every word of every sentence, read at its first sub-token; None for a
     word that no row has.
     """
-    if features.words is None:
-        raise DataError(f"{features.dataset}: the rows of task {features.task!r} have no words")
+    assert features.words is not None  # of a tagging
     found: list[list[NDArray[np.float32] | None]] = [[None] * len(e.words) for e in examples]
     for row, values in enumerate(logits):
         words = features.words[features.bounds[row] : features.bounds[row + 1]]

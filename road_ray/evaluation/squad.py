@@ -49,6 +49,7 @@ _WORDS = {
 # ASCII only, as the official script: a typographic quote or dash stays part of its word.
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _LISTED = 5  # ids in a message
+_THRESHOLDS = 60  # of a curve
 _AGREED = 0.4  # least agreement of annotators: min_f1 of QuAC's scorer
 
 
@@ -153,7 +154,11 @@ def _scores(
         text = texts[example.id]
         exact[example.id], f1[example.id] = raw_scores(example, text)
         if len(example.references) > 1:
-            f1[example.id] = leave_one_out(example.references, text)
+            # The mean over the references of the best F1 over the others, by which a model is
+            # scored as an annotator is. Source: Choi et al. 2018, section 5.1.
+            of_each = [token_f1(reference, text) for reference in example.references]
+            best = [max(of_each[:n] + of_each[n + 1 :]) for n in range(len(of_each))]
+            f1[example.id] = sum(best) / len(best)
     groups = {
         "": examples,
         "HasAns_": [example for example in examples if example.answers],
@@ -171,18 +176,9 @@ def _scores(
             result[f"{prefix}{name}"] = 100.0 * sum(points) / len(group)
         result[f"{prefix}total"] = len(group)
     for name, scores in (("exact", exact), ("f1", f1)):
-        best, best_threshold = _best_threshold(examples, texts, scores, odds)
-        result[f"best_{name}"], result[f"best_{name}_thresh"] = best, best_threshold
+        found = _best_threshold(examples, texts, scores, odds)
+        result[f"best_{name}"], result[f"best_{name}_thresh"] = found
     return result
-
-
-def leave_one_out(references: tuple[str, ...], predicted: str) -> float:
-    """Return the mean over the references of the best F1 over the other references, by which a
-    model is scored as an annotator is. Source: Choi et al. 2018, section 5.1.
-    """
-    scores = [token_f1(reference, predicted) for reference in references]
-    left = [scores[:left_out] + scores[left_out + 1 :] for left_out in range(len(scores))]
-    return sum(map(max, left)) / len(left)
 
 
 def agreement(references: tuple[str, ...]) -> float:
@@ -313,6 +309,37 @@ def answerability(
         "no_answer_predicted": predicted,
         "no_answer_total": total,
     }
+
+
+def span_diagnostics(
+    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
+) -> dict[str, Any]:
+    """Return rows, the threshold in use and, if some questions have no answer, ``thresholds``:
+    ``[threshold, exact, f1, exact with answer, exact without]``, in percent.
+    """
+    diagnostics: dict[str, Any] = {"rows": len(examples)}
+    if not examples or all(example.answers for example in examples):
+        return diagnostics
+    raw = np.array(
+        [
+            raw_scores(example, answer.text)
+            for example, answer in zip(examples, predictions, strict=True)
+        ]
+    )
+    unanswerable = np.array([not example.answers for example in examples])
+    odds = np.array([prediction.null_odds for prediction in predictions])
+    abstained = unanswerable[:, None].astype(float)  # both scores of abstaining
+    low, high = np.quantile(odds, [0.01, 0.99])
+    places = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS)
+    curve = []
+    for place in sorted({*places.tolist(), threshold}):
+        scores = 100.0 * np.where((odds > place)[:, None], abstained, raw)
+        exact = scores[:, 0]
+        has = float(exact[~unanswerable].mean()) if not unanswerable.all() else 0.0
+        none = float(exact[unanswerable].mean())
+        row = [place, *scores.mean(0).tolist(), has, none]
+        curve.append([round(float(value), 3) for value in row])
+    return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}
 
 
 def write_predictions(

@@ -9,8 +9,9 @@ import pytest
 
 from road_ray.data.features.examples_and_features import Answer, SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
+from road_ray.evaluation.calibration import class_diagnostics
 from road_ray.evaluation.spans import SpanPrediction
+from road_ray.evaluation.squad import span_diagnostics
 
 
 def test_rows_of_the_confusion_matrix_are_labels():
