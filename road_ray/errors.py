@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import ClassVar
 
 
@@ -78,6 +79,16 @@ class Problem:
         return f"{self.where}  {self.message}" + (
             f"\n    fix: {self.remedy}" if self.remedy else ""
         )
+
+
+def require(where: str, extra: str, *packages: str) -> None:
+    """Raise ``ConfigError`` for one of the ``packages`` of an extra that is not installed."""
+    for name in packages:
+        if find_spec(name) is None:
+            raise ConfigError(
+                f"{where}: the package {name} is not installed\n"
+                f"  fix: pip install 'road-ray[{extra}]'"
+            )
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from road_ray.data.batching import Batch
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, Choose, special_head
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError, ConfigError, require
 from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import MultitaskModel
@@ -37,7 +36,7 @@ class OnnxModel:
     """
 
     def __init__(self, path: Path) -> None:
-        require("onnxruntime")
+        require("ONNX", "onnx", "onnxruntime")
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -64,16 +63,7 @@ class OnnxModel:
         return torch.from_numpy(logits)
 
 
-def require(*packages: str) -> None:
-    """Raise ``ConfigError`` for a package of the extra ``onnx`` that is not installed."""
-    for name in packages:
-        if find_spec(name) is None:
-            raise ConfigError(
-                f"ONNX: the package {name} is not installed\n  fix: pip install 'road-ray[onnx]'"
-            )
-
-
-def files_of(path: Path) -> list[Path]:
+def _files_of(path: Path) -> list[Path]:
     """Return the ONNX file and, of a model above 1.5 GiB, the file beside it with the weights."""
     return [file for file in (path, path.with_name(f"{path.name}.data")) if file.is_file()]
 
@@ -112,26 +102,34 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
     """Write the model of ``predictor`` into ``directory`` as ONNX with dynamic batch and length;
     return its entry in `road_ray.json`: the file, sizes, differences.
 
-    ``quantize`` is ``int8`` or None. Raises ``CheckpointError`` for a head or an architecture that
-    cannot be exported, and if logits differ from PyTorch's.
+    ``quantize`` is ``int8`` or None. Raises ``ConfigError`` if the model is an export already, and
+    ``CheckpointError`` for a head or an architecture that cannot be exported, and if logits differ
+    from PyTorch's.
     """
-    model = exportable(predictor)
+    model, special = predictor.model, special_head(predictor.task)
+    if not isinstance(model, MultitaskModel):
+        raise ConfigError("the model is an ONNX export already\n  fix: name the trained model")
+    if special in SPECIAL_HEADS:
+        raise CheckpointError(
+            f"the {special.name} cannot be exported to ONNX\n"
+            "  allowed: heads of transformers (classes, numbers, answers, tags, choices)\n"
+            f"  fix: train the model without {special.override}, or use `road predict`"
+        )
     plain = directory / "model.onnx"
     _log.info("exporting to ONNX: about half a minute")
     _translate(predictor, model, plain)
     pytorch = sum(weight.nbytes for weight in model.state_dict().values())
-    sizes, differences = {"pytorch": pytorch, "onnx_fp32": _size_of(plain)}, {}
-    differences["onnx_fp32"] = check_equal(predictor, OnnxModel(plain))
-    file = plain
+    file, differences = plain, {"onnx_fp32": check_equal(predictor, OnnxModel(plain))}
+    sizes = {"pytorch": pytorch, "onnx_fp32": sum(x.stat().st_size for x in _files_of(plain))}
     if quantize is not None:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         file = directory / "model_int8.onnx"
         with _silenced():  # one scale per channel; activations are quantised at run time
             quantize_dynamic(str(plain), str(file), per_channel=True, weight_type=QuantType.QInt8)
-        sizes["onnx_int8"] = _size_of(file)
+        sizes["onnx_int8"] = sum(part.stat().st_size for part in _files_of(file))
         differences["onnx_int8"] = _difference(predictor, OnnxModel(file))[0]
-        for part in files_of(plain):
+        for part in _files_of(plain):
             part.unlink()
     return {
         "file": file.name,
@@ -140,24 +138,6 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
         "largest_logit_difference": differences,
         "bytes": sizes,
     }
-
-
-def exportable(predictor: Predictor) -> MultitaskModel:
-    """Return the PyTorch model of ``predictor``.
-
-    Raises ``ConfigError`` if it is an export already, ``CheckpointError`` for a head of road_ray
-    that is not exported.
-    """
-    if not isinstance(predictor.model, MultitaskModel):
-        raise ConfigError("the model is an ONNX export already\n  fix: name the trained model")
-    special = special_head(predictor.task)
-    if special in SPECIAL_HEADS:
-        raise CheckpointError(
-            f"the {special.name} cannot be exported to ONNX\n"
-            "  allowed: heads of transformers (classes, numbers, answers, tags, choices)\n"
-            f"  fix: train the model without {special.override}, or use `road predict`"
-        )
-    return predictor.model
 
 
 def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
@@ -250,8 +230,3 @@ def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
         "token_type_ids": segments,
         "task": predictor.task.name,
     }
-
-
-def _size_of(path: Path) -> int:
-    """Return the bytes of an ONNX file and its weights."""
-    return sum(part.stat().st_size for part in files_of(path))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,7 +30,7 @@ from transformers import (
 from transformers.utils import logging as hugging_face_logging
 
 from road_ray.data.model_files import check_hashes, locate_model, model_hashes, read_config
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError, require
 from road_ray.system.files import cache_home, read_json, sha256_of, staged_directory
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -63,25 +63,15 @@ def suppress_logging() -> Iterator[None]:
             hugging_face_logging.enable_progress_bar()
 
 
-ModelClass: TypeAlias = Any  # a class of transformers, which has no types
-
-
-class Stored(NamedTuple):
-    """A model loaded from a directory, and the names of weights that the files lack."""
-
-    model: PreTrainedModel
-    missing: list[str]
-
-
 def load_stored(
-    kind: ModelClass,
+    kind: Any,  # of transformers, which has no types
     directory: str | Path,
     config: PreTrainedConfig | None = None,
     **options: object,
-) -> Stored:
+) -> tuple[PreTrainedModel, list[str]]:
     """Load a model of class ``kind`` (an Auto class, or one of an architecture) from a local
-    directory, in fp32; weights of heads that the files lack are random and listed in ``missing``.
-    ``config`` is in the place of that of the directory.
+    directory, in fp32. Return it, and the names of weights of heads that the files lack and that
+    are random. ``config`` is in the place of that of the directory.
 
     Raises ``CheckpointError`` if names, shapes or dtypes of the encoder's weights differ from those
     of ``config.json``, if the file is not the one that ``road_ray.json`` records, and if a weight
@@ -117,7 +107,7 @@ def load_stored(
                 "  allowed: weights as safetensors, of the model that config.json describes"
             ) from error
     check_finite(_weights_of(place), model.state_dict())
-    return Stored(model, _check_encoder(place, model, report))
+    return model, _check_encoder(place, model, report)
 
 
 def _check_encoder(place: Path, model: PreTrainedModel, report: Mapping[str, Any]) -> list[str]:
@@ -203,14 +193,13 @@ def merge_adapter(adapter: Path) -> Path:
     if final.is_dir():
         return final
     kind = _CLASSES[fields["task_type"]]
-    try:
-        tensors: dict[str, Tensor] = load_file(adapter / _ADAPTER_WEIGHTS)
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{adapter / _ADAPTER_WEIGHTS}: no readable safetensors file ({error})\n"
-            "  fix: restore the file"
-        ) from error
-    head = tensors.get(_PREFIX + _output_of(kind, config))
+    _check_floats(adapter / _ADAPTER_WEIGHTS)
+    tensors: dict[str, Tensor] = load_file(adapter / _ADAPTER_WEIGHTS)
+    wide = type(config)(**{**config.to_dict(), "num_labels": _UNUSUAL, "id2label": None})
+    with torch.device("meta"):
+        named = kind.from_config(wide).named_parameters()
+    output = next(str(name) for name, x in named if x.shape[0] == _UNUSUAL and x.ndim > 1)
+    head = tensors.get(_PREFIX + output)
     if head is not None and len(head) != config.num_labels:
         config.num_labels = len(head)
     if own.get("id2label"):
@@ -255,25 +244,13 @@ def _checked(adapter: Path) -> tuple[dict[str, Any], Path]:
     return fields, base
 
 
-def _output_of(kind: Any, config: PreTrainedConfig) -> str:
-    """Return the name of the last layer's weight in a model class of transformers."""
-    wide = type(config)(**{**config.to_dict(), "num_labels": _UNUSUAL, "id2label": None})
-    with torch.device("meta"):
-        named = kind.from_config(wide).named_parameters()
-    return next(str(name) for name, x in named if x.shape[0] == _UNUSUAL and x.ndim > 1)
-
-
 def _merged(
     adapter: Path, kind: Any, base: Path, config: PreTrainedConfig, tensors: dict[str, Tensor]
 ) -> Any:
-    try:
-        from peft import LoraConfig, get_peft_model
-        from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{adapter}: an adapter; the package {error.name} is not installed\n"
-            "  fix: pip install 'road-ray[adapters]'"
-        ) from error
+    require(f"{adapter}: an adapter", "adapters", "peft")
+    from peft import LoraConfig, get_peft_model
+    from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+
     stored, missing = load_stored(kind, base, config, ignore_mismatched_sizes=True)
     if random := [name for name in missing if _PREFIX + name not in tensors]:
         raise CheckpointError(

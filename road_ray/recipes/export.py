@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, require
 from road_ray.inference.load_model import head_directory, load
-from road_ray.inference.onnx_model import ONNX, export_onnx, require
+from road_ray.inference.onnx_model import ONNX, export_onnx
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.run_directory.model_record import threshold_entry
 from road_ray.system.files import check_new, staged_directory, write_json_atomic
@@ -37,7 +37,7 @@ def export(
         )
     target = output or place / "-".join(["onnx", *filter(None, (head, quantize))])
     check_new(target)
-    require("onnx", "onnxruntime", "onnxscript")
+    require("ONNX", "onnx", "onnx", "onnxruntime", "onnxscript")
     source = head_directory(locate_model(model_directory(model, "model")), head)
     predictor = load(model, head=head, device="cpu")
     with staged_directory(target) as staged:

@@ -14,7 +14,7 @@ from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError
 from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
-from road_ray.inference.onnx_model import check_equal, exportable
+from road_ray.inference.onnx_model import check_equal, export_onnx
 from road_ray.models.multitask import MultitaskModel, load_multitask
 from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
@@ -194,4 +194,4 @@ def test_a_head_of_our_own_is_refused_by_its_name(tmp_path):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "joint" / name).write_bytes((tmp_path / "encoder" / name).read_bytes())
     with pytest.raises(CheckpointError, match="the joint span head cannot be exported to ONNX"):
-        exportable(load(tmp_path / "joint"))
+        export_onnx(load(tmp_path / "joint"), tmp_path, None)

@@ -17,6 +17,7 @@ from rich.table import Column
 
 # Figures whose names contain these parts are not shown; the journal has them.
 _DETAILS = ("total", "HasAns", "NoAns", "thresh", "no_answer", "answerability")
+EVERY_SECONDS = 10.0
 _FURTHER = 4  # figures of a training beside loss and speed
 Kind = Literal["rich", "plain", "quiet"]
 Work = Callable[[int], float]
@@ -25,19 +26,17 @@ Work = Callable[[int], float]
 
 class Console:
     """Bars (``rich``), lines (``plain``: the first, the last, evaluations, and one every
-    ``every_seconds``) or nothing (``quiet``). None: ``rich`` on a terminal and ``plain`` elsewhere.
+    ``EVERY_SECONDS``) or nothing (``quiet``). None: ``rich`` on a terminal and ``plain`` elsewhere.
     """
 
     def __init__(
         self,
         kind: Kind | None = None,
         total_steps: int | None = None,
-        every_seconds: float = 10.0,
         work: Work = float,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kind = kind or ("rich" if sys.stderr.isatty() else "plain")
-        self._total, self._every, self._work, self._clock = total_steps, every_seconds, work, clock
+        self._total, self._work = total_steps, work
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[steps]}"),
@@ -96,7 +95,7 @@ class Console:
         """Move the bar of ``title``, or write a line if it is due or wanted ``now``. Without
         ``text``, a bar keeps its own.
         """
-        at = self._clock()
+        at = time.monotonic()
         began, first = self._started.setdefault(title, (at, done))
         if self._kind == "rich":
             if title not in self._bars:
@@ -105,7 +104,7 @@ class Console:
             fields: dict[str, Any] = {"steps": steps} | ({} if text is None else {"text": text})
             self._progress.update(self._bars[title], completed=done, **fields)
         elif self._kind == "plain" and (
-            now or at - self._last_line.setdefault(title, at) >= self._every
+            now or at - self._last_line.setdefault(title, at) >= EVERY_SECONDS
         ):
             self._last_line[title] = at
             parts = [f"{title} {steps}", text]

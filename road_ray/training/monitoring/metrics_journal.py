@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from road_ray.config.secrets import redact
@@ -39,12 +38,11 @@ class Journal:
         trackers: Mapping[str, Callable[[], Tracker]] | None = None,
         enabled: bool = True,
         total_steps: int | None = None,
-        every_seconds: float = 10.0,
         work: Work = float,
     ) -> None:
         self.run_dir, self.enabled = Path(run_dir), enabled
         kind: Kind | None = console if enabled else "quiet"
-        self._console = Console(kind, total_steps, every_seconds, work)
+        self._console = Console(kind, total_steps, work)
         self._files: dict[str, TextIO] = {}
         self._trackers: dict[str, Tracker] = {}
         for name, start in (trackers or {}).items() if enabled else ():
@@ -112,13 +110,8 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close(failed=error is not None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(failed=kind is not None)
 
     def _drop(self, name: str, error: Exception) -> None:
         self._trackers.pop(name, None)

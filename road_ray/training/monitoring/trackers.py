@@ -13,7 +13,7 @@ from typing import Any
 
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
-from road_ray.errors import ConfigError
+from road_ray.errors import require
 from road_ray.system.own_names import named_object, unfit
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
@@ -44,10 +44,9 @@ def wandb_tracker(
 
     Raises ``ConfigError`` if wandb is not installed, and wandb's errors if it cannot be reached.
     """
-    try:
-        import wandb
-    except ImportError as error:
-        raise _not_installed("wandb") from error
+    require("tracker wandb", "wandb", "wandb")
+    import wandb
+
     run = wandb.init(
         project=project,
         name=run_name,
@@ -99,11 +98,10 @@ def mlflow_tracker(
 
     Raises ``ConfigError`` if mlflow is not installed, and its errors if it cannot be reached.
     """
-    try:
-        from mlflow.entities import Metric, Param
-        from mlflow.tracking import MlflowClient
-    except ImportError as error:
-        raise _not_installed("mlflow") from error
+    require("tracker mlflow", "mlflow", "mlflow")
+    from mlflow.entities import Metric, Param
+    from mlflow.tracking import MlflowClient
+
     for name, most in {"TIMEOUT": START_TIMEOUT_SECONDS, "MAX_RETRIES": 1}.items():
         os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", f"{most:.0f}")
     client = MlflowClient(tracking_uri=uri)
@@ -165,9 +163,3 @@ def _stored_id(directory: Path, create: Callable[[], str]) -> str:
         directory.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{created}\n", encoding="ascii")
     return path.read_text(encoding="ascii").strip()
-
-
-def _not_installed(package: str) -> ConfigError:
-    return ConfigError(
-        f"tracker {package}: the package is not installed\n    fix: pip install road-ray[{package}]"
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console as RichConsole
@@ -47,11 +48,13 @@ def test_a_summary_has_loss_speed_four_more_and_evaluations_without_details(metr
     assert summary(metrics) == line
 
 
-def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys):
+def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys, monkeypatch):
     """Steps take two seconds, the last two of them four times the work of the others."""
     now = itertools.count(0)
     work = lambda step: step + 3.0 * max(0, step - 18)  # noqa: E731
-    console = Console("plain", 20, every_seconds=6, work=work, clock=lambda: 2.0 * at)
+    monkeypatch.setattr(console_progress, "EVERY_SECONDS", 6)
+    monkeypatch.setattr(console_progress, "time", SimpleNamespace(monotonic=lambda: 2.0 * at))
+    console = Console("plain", 20, work=work)
     for step in (1, 2, 3, 4, 5, 6, 20):
         at = next(now)
         console.show(step, {"train/a": float(step)})
@@ -66,9 +69,10 @@ def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys):
     ]
 
 
-def test_a_long_evaluation_is_told_with_the_time_left_and_a_short_one_not(capsys):
+def test_a_long_evaluation_is_told_with_the_time_left_and_a_short_one_not(capsys, monkeypatch):
     at = 0.0
-    console = Console("plain", every_seconds=10, clock=lambda: at)
+    monkeypatch.setattr(console_progress, "time", SimpleNamespace(monotonic=lambda: at))
+    console = Console("plain")
     for second, done in zip((0.0, 5.0, 10.0, 12.0, 20.0), (0, 64, 128, 192, 256), strict=True):
         at = second
         console.part("evaluating squad_v2", done, 512)
