@@ -184,6 +184,22 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
+def changed_inputs(
+    state: Mapping[str, Mapping[str, object]], run: Mapping[str, Mapping[str, object]]
+) -> str:
+    """Return a line for each value of ``run``, its entries ``configuration`` and ``identity``, that
+    is another one in the ``state.json`` of a checkpoint.
+    """
+    changed = ""
+    for part, values in run.items():
+        then, now = state.get(part, {}), json.loads(json.dumps(dict(values)))
+        # A configuration key that only one of them knows is another version's.
+        keys = then.keys() & now.keys() if part == "configuration" else then.keys() | now.keys()
+        for key in sorted(key for key in keys if then.get(key) != now.get(key)):
+            changed += f"\n    {key}: then {then.get(key)!r}, now {now.get(key)!r}"
+    return changed
+
+
 def _bytes_below(root: Path) -> int:
     return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
@@ -212,12 +228,9 @@ class RemoteCopy:
         except FAILURES as error:
             raise self._failed(error) from error
 
-    def pull(
-        self, root: Path, run: Mapping[str, Mapping[str, object]] | None = None
-    ) -> Path | None:
+    def pull(self, root: Path, run: Mapping[str, Mapping[str, object]]) -> Path | None:
         """Fetch the newest valid copy to ``root/step-NNNNNNNN`` and return its path; None if there
-        are no copies. ``run`` has the entries ``configuration`` and ``identity`` that the copy's
-        ``state.json`` must have.
+        are no copies. ``run`` is that of ``changed_inputs``.
 
         Raises ``ResourceError`` if all copies are damaged or the storage fails, and
         ``CheckpointError`` for a copy of another run.
@@ -229,8 +242,14 @@ class RemoteCopy:
                 self._fetch(name, staged / name)
                 problems = verify(staged / name)
                 if not problems:
-                    if run is not None:
-                        self._check_same(staged / name, run)
+                    state = json.loads((staged / name / "state.json").read_text(encoding="utf-8"))
+                    if changed := changed_inputs(state, run):
+                        raise CheckpointError(
+                            f"{self.url}/{name}: is of another run:{changed}\n"
+                            "  fix: name another training.mirror, repeat the command that began "
+                            "that run, or delete its copies to start afresh\n"
+                            "  kept: all copies; nothing was fetched"
+                        )
                     os.replace(staged / name, root / name)
                     return root / name
             except FAILURES as error:
@@ -268,22 +287,6 @@ class RemoteCopy:
             raise self._failed(error) from error
         copies = [Path(entry.path) for entry in entries if entry.base_name.startswith("step-")]
         return [path.name for path in sorted(copies, key=step_of, reverse=True)]
-
-    def _check_same(self, copy: Path, run: Mapping[str, Mapping[str, object]]) -> None:
-        state = json.loads((copy / "state.json").read_text(encoding="utf-8"))
-        changed = ""
-        for part, values in run.items():
-            then, now = state.get(part, {}), json.loads(json.dumps(values))
-            # A configuration key that only one of them knows is another version's.
-            keys = then.keys() & now.keys() if part == "configuration" else then.keys() | now.keys()
-            for key in sorted(key for key in keys if then.get(key) != now.get(key)):
-                changed += f"\n    {key}: there {then.get(key)!r}, asked {now.get(key)!r}"
-        if changed:
-            raise CheckpointError(
-                f"{self.url}/{copy.name}: is of another run:{changed}\n"
-                "  fix: name another training.mirror, repeat the command that began that run, or "
-                "delete its copies to start afresh\n  kept: all copies; nothing was fetched"
-            )
 
     def _failed(self, error: BaseException) -> ResourceError:
         return ResourceError(

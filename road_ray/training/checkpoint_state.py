@@ -167,7 +167,14 @@ class AsyncSaver:
             self._twin = self._twin or _copy_on_cpu(self._objective)
             self._twin.load_state_dict(weights)
             files = {"optimizer": tensors} | ({"best": best} if best else {})
-            self._start(step, {**(memory or {}), "optimizer": groups}, self._twin, files)
+            state = {"step": step, "seed": self._training.seed, **(memory or {})} | {
+                "optimizer": groups,
+                "identity": dict(self._training.identity),
+                "configuration": dict(self._training.configuration),
+                "record": dict(self._training.record),
+            }
+            text = json.dumps(state) + "\n"  # now: the next step changes the optimizer's groups
+            self._writing = self._thread.submit(self._write, step, text, self._twin, files)
             if wait:
                 self.finish()
         if wait:
@@ -191,28 +198,14 @@ class AsyncSaver:
             writing, self._writing = self._writing, None
             writing.result()
 
-    def _start(
-        self,
-        step: int,
-        memory: Mapping[str, object],
-        twin: Objective,
-        files: Mapping[str, Mapping[str, Tensor]],
+    def _write(
+        self, step: int, state: str, twin: Objective, files: Mapping[str, Mapping[str, Tensor]]
     ) -> None:
-        state = {
-            "step": step,
-            "seed": self._training.seed,
-            **memory,
-            "identity": dict(self._training.identity),
-            "configuration": dict(self._training.configuration),
-            "record": dict(self._training.record),
-        }
-        text = json.dumps(state) + "\n"  # now: the optimizer changes its groups in the next step
-
         def write(directory: Path) -> dict[str, str]:
             write_tensors(directory / "model.safetensors", named_tensors(twin))
             for name, tensors in files.items():
                 write_tensors(directory / f"{name}.safetensors", tensors)
-            (directory / "state.json").write_text(text, encoding="utf-8")
+            (directory / "state.json").write_text(state, encoding="utf-8")
             twin.export(directory / "hf")
             if self._tokenizer is not None:
                 self._tokenizer.save_pretrained(directory / "hf")
@@ -221,17 +214,14 @@ class AsyncSaver:
                 (directory / "hf" / MODEL_RECORD).write_text(record, encoding="utf-8")
             return {f"hf/{name}": digest for name, digest in hashes.items()}
 
-        def save_and_copy() -> None:
-            directory, config = self._training.checkpoints.save(step, write), self._training.config
-            if config.mirror is None:
-                return
-            try:
-                RemoteCopy(config.mirror, keep=config.keep_checkpoints).push(directory)
-            except ResourceError as error:  # an event: the checkpoint itself is there
-                _log.warning("%s", error)
-                self._training.journal.event("mirror_failed", checkpoint=directory.name)
-
-        self._writing = self._thread.submit(save_and_copy)
+        directory, config = self._training.checkpoints.save(step, write), self._training.config
+        if config.mirror is None:
+            return
+        try:
+            RemoteCopy(config.mirror, keep=config.keep_checkpoints).push(directory)
+        except ResourceError as error:  # an event: the checkpoint itself is there
+            _log.warning("%s", error)
+            self._training.journal.event("mirror_failed", checkpoint=directory.name)
 
 
 def _copy_on_cpu(objective: Objective) -> Objective:

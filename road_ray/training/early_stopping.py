@@ -5,7 +5,7 @@ longer improve, and the weights of the best one remain.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -42,20 +42,17 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
         )
     if metric is not None:
         return figures[metric]
-    names_of: dict[str, list[str]] = {}
-    for name in figures:
+    of_dataset: dict[str, dict[str, float]] = {}
+    for name, value in figures.items():
+        dataset, _, last = name.rpartition("/")
         if name.startswith("eval/"):
-            names_of.setdefault(name.rpartition("/")[0], []).append(name)
-    return fmean(figures[_principal(names)] for names in names_of.values())
-
-
-def _principal(names: Sequence[str]) -> str:
-    """Return the principal one of the figures of a data set, in the order of its metrics."""
-    last = [name.rpartition("/")[2] for name in names]
-    if "exact" in last and "f1" in last:  # of spans
-        return names[last.index("f1")]
-    reported = (n for n, metric in zip(names, last, strict=True) if metric in _REPORTED)
-    return next(reported, names[0])
+            of_dataset.setdefault(dataset, {})[last] = value
+    scores = []
+    for values in of_dataset.values():
+        reported = {"f1"} if "exact" in values else _REPORTED  # "exact" is a metric of spans
+        chosen = [value for name, value in values.items() if name in reported]
+        scores.append([*chosen, *values.values()][0])
+    return fmean(scores)
 
 
 class PeriodicEvaluation:

@@ -157,29 +157,25 @@ class SpikeDetector:
         return False
 
 
-def is_deferrable(training: Training, optimizer: ElectraAdamW, device: torch.device) -> bool:
-    """Return True if the guard need not wait for every loss: on a GPU, with an optimizer that can
-    skip updates on the device.
-    """
-    skips = type(optimizer) is ElectraAdamW and not training.config.fsdp
-    return device.type == "cuda" and skips
-
-
 class LossGuard:
     """Guard that makes the updates of finite losses only, the same on all workers.
 
-    ``deferred``: losses are read in ``check`` only. Until then the device skips the update of a
-    non-finite loss and all later ones, so that the error leaves the same weights.
+    ``deferred``, on a GPU with an optimizer that can skip updates there: losses are read in
+    ``check`` only. Until then the device skips the update of a non-finite loss and all later ones,
+    so that the error leaves the same weights.
     """
 
     def __init__(
         self,
         training: Training,
         saver: AsyncSaver,
+        optimizer: ElectraAdamW,
         state: Mapping[str, Any],
-        deferred: bool = False,
+        device: torch.device,
     ) -> None:
-        self._training, self._saver, self._deferred = training, saver, deferred
+        self._training, self._saver, self._optimizer = training, saver, optimizer
+        skips = type(optimizer) is ElectraAdamW and not training.config.fsdp
+        self.deferred = device.type == "cuda" and skips
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
         self._num_spikes = 0
@@ -194,19 +190,18 @@ class LossGuard:
         self.check()
         return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
-    def update(self, step: int, result: StepResult, norm: Tensor, optimizer: ElectraAdamW) -> None:
+    def update(self, step: int, result: StepResult, norm: Tensor) -> None:
         """Make the update of ``step``. Raises ``DivergedError`` for a non-finite loss or gradient
         norm; if deferred, ``check`` raises it.
         """
-        if not self._deferred:
-            self._check(step, result, norm)
-            optimizer.step()
-            return
-        bad = ~torch.isfinite(norm + result.loss)
-        self._blocked = bad if self._blocked is None else self._blocked | bad
-        optimizer.found_inf = self._blocked.float()  # PyTorch's fused kernels read it
-        optimizer.step()
         self._unread.append((step, result, norm))
+        if self.deferred:
+            bad = ~torch.isfinite(norm + result.loss)
+            self._blocked = bad if self._blocked is None else self._blocked | bad
+            self._optimizer.found_inf = self._blocked.float()  # PyTorch's fused kernels read it
+        else:
+            self.check()
+        self._optimizer.step()
 
     def check(self) -> None:
         """Check the losses of the steps since the last call; waits for the device."""
@@ -215,9 +210,19 @@ class LossGuard:
             self._check(step, result, norm)
 
     def _check(self, step: int, result: StepResult, norm: Tensor) -> None:
+        loss, datasets = float(result.loss), ", ".join(result.datasets)
         if not torch.isfinite(norm + result.loss):
-            raise self._not_finite(step, result, norm)
-        loss = float(result.loss)
+            self._saver.finish()
+            kept = self._training.checkpoints.newest() or "no checkpoint yet"
+            bad = [name for name, (total, _) in result.sums.items() if not total.isfinite().all()]
+            where = ", ".join(bad) or "no loss term of this worker"
+            raise DivergedError(
+                f"step {step}: gradient norm {float(norm)}, loss {loss}\n"
+                f"  not finite: {where}; data: {datasets}; "
+                f"rows on this worker: {_rows_of(result)}\n"
+                "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
+                f"  kept: {kept}; the update was not made"
+            )
         if not self._spikes.is_spike(loss):
             return
         journal, largest = self._training.journal, max(self._spikes.recent)
@@ -238,21 +243,8 @@ class LossGuard:
                 loss,
                 len(self._spikes.recent),
                 largest,
-                ", ".join(result.datasets),
+                datasets,
             )
-
-    def _not_finite(self, step: int, result: StepResult, norm: Tensor) -> DivergedError:
-        self._saver.finish()
-        kept = self._training.checkpoints.newest() or "no checkpoint yet"
-        bad = [name for name, (total, _) in result.sums.items() if not torch.isfinite(total).all()]
-        where = ", ".join(bad) or "no loss term of this worker"
-        return DivergedError(
-            f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
-            f"  not finite: {where}; data: {', '.join(result.datasets)}; "
-            f"rows on this worker: {_rows_of(result)}\n"
-            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
-            f"  kept: {kept}; the update was not made"
-        )
 
 
 def _rows_of(result: StepResult) -> list[int]:

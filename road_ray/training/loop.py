@@ -21,10 +21,10 @@ from road_ray.models.attention import use_attention
 from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.system.operating_system import keep_freed_memory
-from road_ray.training.checkpoint_directory import RemoteCopy
+from road_ray.training.checkpoint_directory import RemoteCopy, changed_inputs
 from road_ray.training.checkpoint_state import AsyncSaver, restore
 from road_ray.training.early_stopping import PeriodicEvaluation
-from road_ray.training.gradients import LossGuard, backward, is_deferrable
+from road_ray.training.gradients import LossGuard, backward
 from road_ray.training.model_wrappers import compile_encoders, encoders_of, recompute, shard
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.profile import measure
@@ -68,7 +68,7 @@ def train(
         StopRequest(context) as stop,
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
-        guard = LossGuard(training, saver, state, is_deferrable(training, optimizer, worker.device))
+        guard = LossGuard(training, saver, optimizer, state, worker.device)
         for step in takewhile(lambda _: not evaluation.over, range(start, total)):
             done = step + 1
             started = time.perf_counter()
@@ -82,7 +82,7 @@ def train(
             with record_function("update"):
                 norms = gradient_norms(trained) if report.due(done) else {}  # reading them waits
                 norm = clip(trained, training.optimizer.max_grad_norm)
-                guard.update(step, result, norm, optimizer)  # not of a loss that is not finite
+                guard.update(step, result, norm)  # not of a loss that is not finite
                 optimizer.zero_grad(set_to_none=True)
             report.add(done, result, passes, data_seconds, started)
             if report.due(done):
@@ -139,25 +139,29 @@ def _interrupted(done: int, training: Training) -> InterruptedRunError:
 def _resume(
     objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
 ) -> tuple[int, dict[str, Any]]:
-    """Load the newest valid checkpoint; return the number of its finished steps and its
-    ``state.json``, or 0 and an empty dict where there is none.
+    """Load the newest valid checkpoint, of the mirror in a run directory that has none; return the
+    number of its finished steps and its ``state.json``, or 0 and an empty dict without any.
 
-    Raises ``CheckpointError`` when the inputs of the run have changed.
+    Raises ``CheckpointError`` when the inputs of the run have changed, and for a mirror of another
+    run.
     """
-    _fetch_from_mirror(training, worker)
-    directory = training.checkpoints.newest()
+    checkpoints, mirror = training.checkpoints, training.config.mirror
+    if mirror is not None:
+        if worker.is_main and not any(checkpoints.root.glob("step-*")):
+            checkpoints.prepare()
+            run = {"configuration": training.configuration, "identity": training.identity}
+            fetched = RemoteCopy(mirror).pull(checkpoints.root, run)
+            if fetched is not None:
+                training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
+        worker.barrier()
+    directory = checkpoints.newest()
     if directory is None:
         training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
         return 0, {}
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
-    then, now = state["identity"], training.identity
-    changed = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
-    if changed:
-        lines = "".join(
-            f"\n    {name}: then {then.get(name)}, now {now.get(name)}" for name in changed
-        )
+    if changed := changed_inputs(state, {"identity": training.identity}):
         raise CheckpointError(
-            f"{directory}: was trained with other inputs:{lines}\n"
+            f"{directory}: was trained with other inputs:{changed}\n"
             "  fix: restore them, or name another run directory to start again\n"
             "  kept: the checkpoint, unchanged"
         )
@@ -169,20 +173,3 @@ def _resume(
     if training.journal.enabled:
         _log.info("resuming from %s", directory)
     return int(state["step"]), state
-
-
-def _fetch_from_mirror(training: Training, worker: Worker) -> None:
-    """Copy the newest checkpoint of the mirror into a run directory that has none.
-
-    Raises ``CheckpointError`` when the copy belongs to another run.
-    """
-    root, mirror = training.checkpoints.root, training.config.mirror
-    if mirror is None:
-        return
-    if worker.is_main and not any(root.glob("step-*")):
-        training.checkpoints.prepare()
-        run = {"configuration": training.configuration, "identity": training.identity}
-        fetched = RemoteCopy(mirror).pull(root, run)
-        if fetched is not None:
-            training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
-    worker.barrier()

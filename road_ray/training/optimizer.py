@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -45,18 +44,8 @@ class ElectraAdamW(torch.optim.AdamW):
     found_inf: Tensor | None = None
     """1, on the device, if the next update is to be skipped; see ``LossGuard``."""
 
-    def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
-        listed = list(groups)
-        fused = all(
-            parameter.is_floating_point() for group in listed for parameter in group["params"]
-        )
-        super().__init__(
-            listed,
-            lr=config.peak_lr,
-            betas=config.betas,
-            eps=EPSILON,
-            fused=fused,
-        )
+    def __init__(self, groups: list[dict[str, Any]], config: OptimizerConfig) -> None:
+        super().__init__(groups, lr=config.peak_lr, betas=config.betas, eps=EPSILON, fused=True)
         self.bias_correction = config.bias_correction
         self.multiplier = 0.0
 

@@ -52,7 +52,6 @@ class StepMetrics:
     def _clear(self) -> None:
         self._sums: dict[str, list[Tensor]] = {}
         self._stats: dict[str, float] = defaultdict(float)
-        self._seconds = self._data_seconds = self._communication_seconds = 0.0
         self._steps = self._tokens = self._examples = self._positions = 0
 
     def due(self, done: int) -> bool:
@@ -73,7 +72,10 @@ class StepMetrics:
         """
         if self.due(done):
             self._worker.synchronize()
-        self._seconds += time.perf_counter() - started
+        self._stats["time/step_seconds"] += time.perf_counter() - started
+        self._stats["time/data_seconds"] += data_seconds
+        if self._worker.size > 1:
+            self._stats["time/communication_seconds"] += result.communication_seconds
         for name, (total, count) in result.sums.items():
             # Left on the device: reading it would wait.
             self._sums.setdefault(name, []).append(torch.stack([total.float(), count.float()]))
@@ -83,18 +85,11 @@ class StepMetrics:
             self._examples += len(batch["input_ids"])
             for name, value in batch.get("stats", {}).items():
                 self._stats[name] += float(value)
-        self._data_seconds += data_seconds
-        self._communication_seconds += result.communication_seconds
         self._steps += 1
 
     def write(self, done: int, norms: Mapping[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, summed over all workers, and start anew; collective."""
-        self.row = self._utilization.of({**self._collect(), **norms}, passes)
-        self._training.journal.write(done, self.row)
-        self._collapse.check(done, self.row)
-
-    def _collect(self) -> dict[str, float]:
-        worker, steps, seconds = self._worker, self._steps, self._seconds
+        worker, steps, seconds = self._worker, self._steps, self._stats["time/step_seconds"]
         # Workers may have different names, for example if only one has dropped a teacher.
         names = worker.union(name for name in self._stats if not name.startswith("time/"))
         stats = [self._stats[name] for name in names]
@@ -109,15 +104,13 @@ class StepMetrics:
             row[name] = total / max(count, 1.0)
         row |= dict(zip(names, totals, strict=True))
         row |= {n: value / steps for n, value in self._stats.items() if n.startswith("time/")}
-        row["time/step_seconds"] = seconds / steps
-        row["time/data_seconds"] = self._data_seconds / steps
-        if worker.size > 1:
-            row["time/communication_seconds"] = self._communication_seconds / steps
         row["data/padding_fraction"] = 1 - tokens / max(positions, 1.0)
         row["time/tokens_per_second"] = tokens / seconds
         row["time/examples_per_second"] = examples / seconds
         self._clear()
-        return row
+        self.row = self._utilization.of({**row, **norms}, passes)
+        self._training.journal.write(done, self.row)
+        self._collapse.check(done, self.row)
 
 
 def gradient_norms(objective: Objective) -> dict[str, float]:

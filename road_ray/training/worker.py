@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -151,18 +152,13 @@ def one_ahead(
     """Yield the prepared batches of each step, and the same batches on the device. On a GPU the
     copies of a step start before the previous step computes.
     """
-    waiting = None
+    waiting = deque[tuple[Sequence[Batch], Sequence[Batch]]]()
     for passes in steps:
         prepared = [objective.prepare(batch) for batch in passes]
-        moved = [to_device(batch, device) for batch in prepared]
-        if device.type != "cuda":
-            yield prepared, moved
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = prepared, moved
-    if waiting is not None:
-        yield waiting
+        waiting.append((prepared, [to_device(batch, device) for batch in prepared]))
+        if len(waiting) > 1 or device.type != "cuda":
+            yield waiting.popleft()
+    yield from waiting
 
 
 def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:

@@ -307,6 +307,7 @@ def committed(root, steps, keep=9):
         (directory / "a.txt").write_text("a" * 3000)
         (directory / "hf").mkdir()
         (directory / "hf" / "b.txt").write_text("b")
+        (directory / "state.json").write_text("{}")
 
     return [made.save(step, write) for step in steps]
 
@@ -317,7 +318,7 @@ def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path)
         mirror.push(directory)
     assert mirror._names() == ["step-00000003", "step-00000002"]
     (tmp_path / "two").mkdir()
-    fetched = mirror.pull(tmp_path / "two")
+    fetched = mirror.pull(tmp_path / "two", {})
     assert fetched == tmp_path / "two" / "step-00000003"
     assert verify(fetched) == []
     assert (fetched / "hf" / "b.txt").read_text() == "b"
@@ -334,9 +335,9 @@ def test_a_copy_that_was_cut_short_or_damaged_is_passed_over(url, server, tmp_pa
     with files.open_output_stream(f"{base}/step-00000002/a.txt") as sink:
         sink.write(b"x" * 3000)
     with pytest.raises(ResourceError, match="every copy is damaged"):
-        mirror.pull(tmp_path / "two")
+        mirror.pull(tmp_path / "two", {})
     mirror.push(tmp_path / "one" / "step-00000001")
-    assert mirror.pull(tmp_path / "two").name == "step-00000001"
+    assert mirror.pull(tmp_path / "two", {}).name == "step-00000001"
     assert "step-00000002" in caplog.text
 
 
@@ -371,10 +372,10 @@ def pulled(tmp_path, state, run):
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (RUN | {"configuration": {"verb": "finetune", "seed": 2}}, "seed: there 2, asked 1"),
-        (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: there 'distill', asked"),
-        (RUN | {"identity": {"rows": "cd"}}, "rows: there 'cd', asked 'ab'"),
-        (RUN | {"identity": {}}, "rows: there None, asked 'ab'"),
+        (RUN | {"configuration": {"verb": "finetune", "seed": 2}}, "seed: then 2, now 1"),
+        (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: then 'distill', now"),
+        (RUN | {"identity": {"rows": "cd"}}, "rows: then 'cd', now 'ab'"),
+        (RUN | {"identity": {}}, "rows: then None, now 'ab'"),
     ],
 )
 def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, message):

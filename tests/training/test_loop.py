@@ -140,7 +140,9 @@ def test_the_checkpoint_holds_every_tensor_once_and_the_export(tmp_path):
 
 def test_a_changed_identity_is_refused_and_nothing_is_lost(tmp_path):
     run("electra", tmp_path)
-    with pytest.raises(CheckpointError, match=r"data: then abc, now xyz\n    tokenizer: then None"):
+    with pytest.raises(
+        CheckpointError, match=r"data: then 'abc', now 'xyz'\n    tokenizer: then None"
+    ):
         run("electra", tmp_path, identity={"data": "xyz", "tokenizer": "t"})
     assert run("electra", tmp_path) is not None
 
