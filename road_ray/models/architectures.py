@@ -109,10 +109,3 @@ def longest_row_of(config: PreTrainedConfig) -> int:
     """Return ``longest_row`` of the encoder that a configuration describes, without its weights."""
     with torch.device("meta"):
         return longest_row(AutoModel.from_config(config))
-
-
-def discriminator_output(model: PreTrainedModel) -> nn.Linear:
-    """Return the last layer of a discriminator, which has one output."""
-    head: Any = getattr(model, "discriminator_predictions", None)
-    output: nn.Linear = head.dense_prediction if head is not None else model.classifier
-    return output

@@ -17,7 +17,7 @@ from transformers.utils import is_flash_attn_2_available, is_kernels_available
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import discriminator_output, family_of
+from road_ray.models.architectures import family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
@@ -164,7 +164,8 @@ def new_discriminator(
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     if like is None:
         initialize(model, size.initializer_std)
-    initialize_output(discriminator_output(model))
+    head = getattr(model, "discriminator_predictions", None)  # ELECTRA's
+    initialize_output(model.classifier if head is None else head.dense_prediction)
     return model
 
 
@@ -238,8 +239,7 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
             "  fix: encoder.family=init takes family and sizes from it; or name another model"
         )
     stored = family_of(config)
-    encoder: PreTrainedModel = load_stored(stored.encoder, place, **stored.encoder_options).model
-    return encoder
+    return load_stored(stored.encoder, place, **stored.encoder_options)[0]
 
 
 def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[str]]:

@@ -114,7 +114,10 @@ class StochasticAnswerNetwork(nn.Module):
             return self._answer(self.dropout(hidden.float()), batch)
 
     def _answer(self, hidden: Tensor, batch: Batch) -> Tensor:
-        first, second = _sides(batch, hidden)
+        real, marks = batch["attention_mask"].bool().to(hidden.device), second_text(batch)
+        second = torch.zeros_like(real) if marks is None else (marks == 1).to(hidden.device) & real
+        first, alone = real & ~second, ~second.any(1, keepdim=True)
+        second = second | (real & alone)
         state = _attend(hidden, self.begin(hidden).squeeze(-1), second)
         steps = []
         for _ in range(STEPS):
@@ -135,15 +138,6 @@ class StochasticAnswerNetwork(nn.Module):
             mask = (noise > _DROPOUT).float()
             mask.scatter_(1, noise.argmax(1, keepdim=True), 1.0)
         return mask
-
-
-def _sides(batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the masks of the first and the second text, ``[B, L]`` each."""
-    real = batch["attention_mask"].bool().to(hidden.device)
-    marks = second_text(batch)
-    second = torch.zeros_like(real) if marks is None else (marks == 1).to(hidden.device) & real
-    alone = ~second.any(1, keepdim=True)
-    return real & ~second, second | (real & alone)
 
 
 def _attend(hidden: Tensor, scores: Tensor, where: Tensor) -> Tensor:
@@ -170,7 +164,17 @@ class TransformersHead(nn.Module):
         setattr(model, model.base_model_prefix, _GivenStates(model.base_model))
         model.to_empty(device="cpu")
         if config.model_type in FAMILIES:
-            _initialize(model, config)
+            # As published fine-tuning code does: ELECTRA's last layer as ``initialize_output``, the
+            # others as all layers. Source: google-research/electra and google-research/bert.
+            linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
+            for linear in linears:
+                linear.reset_parameters()  # draws what a module built on the CPU has drawn
+            is_electra = config.model_type == "electra"
+            for part in model.children():
+                if not (is_electra and part is linears[-1]):
+                    initialize(part, config.initializer_range)
+            if is_electra:
+                initialize_output(linears[-1])
         else:
             for part in model.modules():
                 part._is_hf_initialized = False
@@ -248,23 +252,6 @@ class OwnHead(nn.Module):
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         logits: Tensor = self.head(hidden, batch["attention_mask"].to(hidden.device))
         return logits[:, self.order].float() * self.scale + self.shift
-
-
-def _initialize(model: nn.Module, config: PreTrainedConfig) -> None:
-    """Initialize a head of a family of ours as its published fine-tuning code does: ELECTRA's last
-    layer as ``initialize_output``, others as all their layers.
-
-    Source: google-research/electra and google-research/bert, the classes in ``transformers``.
-    """
-    linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
-    for linear in linears:
-        linear.reset_parameters()  # draws what a module built on the CPU has drawn
-    is_electra = config.model_type == "electra"
-    for part in model.children():
-        if not (is_electra and part is linears[-1]):
-            initialize(part, config.initializer_range)
-    if is_electra:
-        initialize_output(linears[-1])
 
 
 def model_class(kind: Kind, config: PreTrainedConfig) -> Any:

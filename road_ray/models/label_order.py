@@ -19,21 +19,18 @@ def names_for(label_map: LabelMap | None, directory: Path) -> dict[str, str]:
     """Return the names of a map for one model: names given for it override names for all models."""
     shared = {key: name for key, name in (label_map or {}).items() if isinstance(name, str)}
     for place, names in (label_map or {}).items():
-        if not isinstance(names, str) and _is_named(directory.resolve(), place):
+        if isinstance(names, str):
+            continue
+        path = Path(place).expanduser()
+        # The directory of the model, or of its run; the files of a model of the hub are in
+        # models--OWNER--NAME/snapshots/REVISION.
+        places = [path.resolve(), (path / "hf").resolve()]
+        if (path / ADAPTER).is_file():
+            places.append(merge_adapter(path.resolve()))
+        repository = directory.resolve().parent.parent.name
+        if directory.resolve() in places or repository == f"models--{place.replace('/', '--')}":
             return shared | dict(names)
     return shared
-
-
-def _is_named(directory: Path, place: str) -> bool:
-    """Return True if ``place`` is the directory of the model, of its run, or its name on the hub,
-    whose files are in ``models--OWNER--NAME/snapshots/REVISION``.
-    """
-    path = Path(place).expanduser()
-    cached = f"models--{str(place).replace('/', '--')}"
-    places = [path.resolve(), (path / "hf").resolve()]
-    if (path / ADAPTER).is_file():
-        places.append(merge_adapter(path.resolve()))
-    return directory in places or directory.parent.parent.name == cached
 
 
 def label_order(

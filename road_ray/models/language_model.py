@@ -16,15 +16,15 @@ from road_ray.models.config import Tying
 
 # Transform between the last layer and the product with the token embeddings, by family.
 _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    **dict.fromkeys(
+        ("bert", "deberta-v2", "nomic_bert"),
+        lambda model, hidden: model.cls.predictions.transform(hidden),
+    ),
+    **dict.fromkeys(
+        ("camembert", "jina_embeddings_v3", "mpnet", "roberta", "xlm-roberta"),
+        lambda model, hidden: model.lm_head.layer_norm(gelu(model.lm_head.dense(hidden))),
+    ),
     "electra": lambda model, hidden: model.generator_predictions(hidden),
-    "bert": lambda model, hidden: model.cls.predictions.transform(hidden),
-    "roberta": lambda model, hidden: _language_model_head(model.lm_head, hidden),
-    "xlm-roberta": lambda model, hidden: _language_model_head(model.lm_head, hidden),
-    "camembert": lambda model, hidden: _language_model_head(model.lm_head, hidden),
-    "jina_embeddings_v3": lambda model, hidden: _language_model_head(model.lm_head, hidden),
-    "nomic_bert": lambda model, hidden: model.cls.predictions.transform(hidden),
-    "mpnet": lambda model, hidden: _language_model_head(model.lm_head, hidden),
-    "deberta-v2": lambda model, hidden: model.cls.predictions.transform(hidden),
     "distilbert": lambda model, hidden: model.vocab_layer_norm(
         model.activation(model.vocab_transform(hidden))
     ),
@@ -33,11 +33,6 @@ _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
         model.predictions.activation(model.predictions.dense(hidden))
     ),
 }
-
-
-def _language_model_head(head: Any, hidden: Tensor) -> Tensor:
-    normalized: Tensor = head.layer_norm(gelu(head.dense(hidden)))
-    return normalized
 
 
 def states(encoder: PreTrainedModel, tokens: Tensor, batch: Batch) -> Tensor:
@@ -88,16 +83,6 @@ _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings"
 def tie(model: PreTrainedModel) -> None:
     """Use the token embedding as the decoding matrix."""
     decoder(model).weight = model.get_input_embeddings().weight
-
-
-def share_output_bias(generator: PreTrainedModel, main: PreTrainedModel) -> None:
-    """Share the bias of the generator's decoder with ``main``, in every module that holds it: BERT,
-    ALBERT and RoBERTa have it in the head too.
-    """
-    own, shared = decoder(main).bias, decoder(generator).bias
-    for module in main.modules():
-        if getattr(module, "bias", None) is own:
-            module.bias = shared
 
 
 def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> None:
@@ -151,15 +136,8 @@ def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) 
             "  allowed: at most the layers of the smaller, and one width\n"
             "  fix: generator.scale=1.0, with generator.depth for a smaller generator"
         )
-    projection = "embeddings_project"
-    generator_projection, main_projection = (
-        getattr(part.base_model, projection, None) for part in (generator, main)
-    )
-    if (
-        generator_projection is not None
-        and main_projection is not None
-        and generator_projection.weight.shape == main_projection.weight.shape
-    ):
-        setattr(generator.base_model, projection, main_projection)
+    own, shared = (getattr(x.base_model, "embeddings_project", None) for x in (generator, main))
+    if own is not None and shared is not None and own.weight.shape == shared.weight.shape:
+        generator.base_model.embeddings_project = shared
     for index in range(count):
         generator.base_model.encoder.layer[index] = main.base_model.encoder.layer[index]

@@ -58,6 +58,7 @@ class MultitaskModel(nn.Module):
         self._inputs = input_names(encoder)
         self.tasks = {task.name: task for task in tasks}
         self.heads = Heads({task.name: build_head(task, encoder.config) for task in tasks})
+        self._is_told = False  # what transformers cannot load
 
     def forward(self, batch: Batch) -> Tensor:
         return self.read(self.hidden(batch), batch)
@@ -130,6 +131,9 @@ class MultitaskModel(nn.Module):
             state["shift"] = state["shift"] * kind.range + kind.low
         file = directory / special.file_name
         save_file(state, file)
+        if self._is_told:
+            return
+        self._is_told = True
         _log.warning(
             "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads "
             "%s (%s)",

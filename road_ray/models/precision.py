@@ -81,15 +81,12 @@ def autocast_dtype(precision: Precision, device: torch.device, width: int) -> to
         torch.backends.cudnn.allow_tf32 = False
         gains = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        gains = device.type == "cpu" and width >= _LEAST_BF16_WIDTH and _multiplies_bf16()
+        gains = device.type == "cpu" and width >= _LEAST_BF16_WIDTH
+        # Without these instructions a CPU emulates bf16, which is slower. The oldest torch allowed
+        # does not tell them.
+        has: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+        gains = gains and bool(has.get("avx512_bf16") or has.get("amx_bf16"))
     return torch.bfloat16 if precision == "bf16" or (precision == "auto" and gains) else None
-
-
-def _multiplies_bf16() -> bool:
-    """Return whether this CPU has bf16 instructions; without them bf16 is emulated and slower."""
-    read = getattr(torch.cpu, "get_capabilities", dict)  # missing in the oldest torch allowed
-    capabilities: dict[str, bool] = read()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 _LARGEST = 127  # of a signed byte, symmetric
