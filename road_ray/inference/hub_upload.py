@@ -56,7 +56,15 @@ def model_files(model: str | Path) -> dict[str, Path]:
                 f"{path}: leads out of the model, to {path.resolve()}\n"
                 "  fix: copy the file here, or remove the link\n  nothing was sent"
             )
-        _refuse_secret(path)
+        # A text of any size: a secret of the environment, a private key, a token of a known shape,
+        # or a text under a key such as ``api_key``.
+        content = "" if name.endswith(_WEIGHTS) else path.read_text("utf-8", errors="replace")
+        given: Mapping[str, object] = {"text": content}
+        if _SECRET.search(content) or redact(given) != given:
+            raise ConfigError(
+                f"{path}: has what looks like a secret\n  fix: remove it from the file; then "
+                "push again\n  nothing was sent"
+            )
         files[name] = path
     if not any(name.endswith((".safetensors", ".onnx")) for name in files):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
@@ -138,19 +146,4 @@ def check_repository(name: str) -> None:
         raise ConfigError(
             f"{name}: is not OWNER/NAME of a repository\n"
             "  allowed: letters, digits, dots, dashes, at most 96 characters each"
-        )
-
-
-def _refuse_secret(path: Path) -> None:
-    """Raise ``ConfigError`` for a text of any size that holds a secret of the environment, a
-    private key, a token of a known shape, or a text under a key such as ``api_key``.
-    """
-    if path.name.endswith(_WEIGHTS):
-        return
-    text = path.read_text(encoding="utf-8", errors="replace")
-    given: Mapping[str, object] = {"text": text}
-    if _SECRET.search(text) or redact(given) != given:
-        raise ConfigError(
-            f"{path}: has what looks like a secret\n  fix: remove it from the file; then "
-            "push again\n  nothing was sent"
         )

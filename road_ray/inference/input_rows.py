@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.inspection.data_files import layout_of
-from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.question_layouts import mrqa_rows
 from road_ray.data.readers.squad import articles_in, squad_rows
@@ -29,7 +28,7 @@ from road_ray.data.readers.tables import (
 )
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.files import STDIN, check_input, read_json
+from road_ray.system.files import STDIN, check_input
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -60,20 +59,6 @@ class TrainedInput:
         """Return that of a model's ``road_ray.json``."""
         layout = record.get("layout") or "table"
         return cls(record.get("columns") or {}, record.get("id_column"), str(layout))
-
-    @classmethod
-    def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
-        """Return that of a model or run directory, found without loading the model; of any other
-        model an empty one.
-        """
-        place = Path(model).expanduser()
-        for directory in (place / "hf", place):
-            if head or not (directory / MODEL_RECORD).is_file():
-                heads = sorted(directory.glob(f"heads/{head or '*'}/{MODEL_RECORD}"))
-                directory = heads[0].parent if len(heads) == 1 else directory
-            if (directory / MODEL_RECORD).is_file():
-                return cls.of_record(read_json(directory / MODEL_RECORD))
-        return cls()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -125,18 +110,11 @@ class InputRow(NamedTuple):
     copied: Row
 
 
-class _Use(NamedTuple):
-    """Use of the columns of rows: those of each field, and those that are copied, by name."""
-
-    read: Mapping[str, str | list[str]]
-    copied: Mapping[str, str]
-
-
 def input_rows(
     source: str,
     columns: ColumnChoice,
     fields: tuple[str, ...],
-    trained: TrainedInput | None = None,
+    trained: TrainedInput = TrainedInput(),
 ) -> Iterator[InputRow]:
     """Yield the rows of a file, or of standard input for ``-``.
 
@@ -149,18 +127,20 @@ def input_rows(
     ``DataError`` for a row that lacks a column, for a given id that was counted before, and for a
     file without rows.
     """
-    trained = trained or TrainedInput()
     if unknown := sorted(set(columns.fields) - {*fields, "id"}):
         raise ConfigError(
             f"column {unknown[0]}={columns.fields[unknown[0]]}: the model has no field "
             f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
         )
-    seen, use, number = None, _Use({}, {}), -1
+    seen, number = None, -1
+    read: Mapping[str, str | list[str]] = {}
+    copied: Mapping[str, str] = {}
     counted: int | None = None  # rows before the first with an id
     for number, (where, row) in enumerate(file_rows(source, trained)):
         if row.keys() != seen:  # in a table: the first row
-            seen, use = row.keys(), _use_of(where, row, columns, fields, trained)
-        values = {name: cell(row, column) for name, column in use.read.items()}
+            seen = row.keys()
+            read, copied = _use_of(where, row, columns, fields, trained)
+        values = {name: cell(row, column) for name, column in read.items()}
         given = values.get("id")
         if given is None or given == "":
             values["id"] = str(number) if counted is None else f"row {number}"
@@ -172,7 +152,7 @@ def input_rows(
                     f"{where}: id {name!r} is also the number of a row before it, which has "
                     "no id\n  fix: give all rows an id, or none"
                 )
-        yield InputRow(where, values, {name: row[column] for name, column in use.copied.items()})
+        yield InputRow(where, values, {name: row[column] for name, column in copied.items()})
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
@@ -195,9 +175,9 @@ def _is_taken(name: str) -> bool:
 
 def _use_of(
     where: str, row: Row, columns: ColumnChoice, fields: tuple[str, ...], trained: TrainedInput
-) -> _Use:
-    """Return what is read and copied of rows with the columns of ``row``. Raises ``DataError`` for
-    a missing column.
+) -> tuple[Mapping[str, str | list[str]], Mapping[str, str]]:
+    """Return the columns of rows such as ``row`` for each field, and those that are copied, by
+    name. Raises ``DataError`` for a missing column.
     """
     usual = {**trained.columns_in(row, columns.fields), **columns.fields}
     if "id" not in usual and trained.id in row:
@@ -216,7 +196,7 @@ def _use_of(
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
         raise DataError(f"{first_line}\n  fix: {fix}")
     if columns.keep:
-        return _Use(read, columns.keep)
+        return read, columns.keep
     used = {name for column in read.values() for name in _names(column)} | {*columns.ignore}
     copied: dict[str, str] = {}
     for column in (name for name in row if name not in used):
@@ -224,7 +204,7 @@ def _use_of(
         while _is_taken(name) or (name != column and (name in row or name in copied)):
             name = f"input_{name}"
         copied[name] = column
-    return _Use(read, copied)
+    return read, copied
 
 
 def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[tuple[str, Row]]:

@@ -111,7 +111,9 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
         prompts.append("".join(parts))
     with closing(PartialOutput(output, "answer", {})) as file:
         client = _Client(settings, file)
-        keys = [client.key_of(prompt) for prompt in prompts]
+        # All that decides an answer but the address.
+        parts_of = ([client.model, settings.labels, settings.votes, prompt] for prompt in prompts)
+        keys = [hashlib.sha256(json.dumps(x).encode()).hexdigest()[:32] for x in parts_of]
         asked = dict(zip(keys, prompts, strict=True))
         left = {key: prompt for key, prompt in asked.items() if key not in client.answers}
         asyncio.run(client.ask_all(left))
@@ -147,15 +149,19 @@ class _Client:
             "headers": {"Authorization": f"Bearer {key}"} if key else {},
             "timeout": self.settings.timeout_seconds,
         }
-        self.model, self.gives_logprobs = self.settings.model or self._first_model(), True
+        self.model, self.gives_logprobs = self.settings.model, True
+        try:
+            if not self.model:  # the first of the server
+                with httpx.Client(**self.connection) as http:
+                    self.model = str(http.get("models").json()["data"][0]["id"])
+        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            raise ConfigError(
+                f"{self.settings.url}/models: gives no list of models: {error!r}\n"
+                "  fix: correct the address, such as http://host:8000/v1, or give --model NAME"
+            ) from error
         self.answers: dict[str, dict[str, Any]] = {row["key"]: row for row in self.file.rows()}
         if self.answers:
             _log.info("%d answers are there already", len(self.answers))
-
-    def key_of(self, prompt: str) -> str:
-        """Return the key of a request: a hash of all that decides the answer but the address."""
-        content = [self.model, self.settings.labels, self.settings.votes, prompt]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
     async def ask_all(self, prompts: Mapping[str, str]) -> None:
         """Ask all prompts, at most ``concurrency`` at a time."""
@@ -221,7 +227,13 @@ class _Client:
                 self.counts.requests += 1
                 answer = await self.http.post("chat/completions", json=body)
                 if answer.status_code == httpx.codes.OK:
-                    return self._choices(answer)
+                    content = answer.json()
+                    choices: list[dict[str, Any]] = content["choices"]
+                    [_text(choice) for choice in choices or [{}]]  # raises for another shape
+                    usage = content.get("usage") or {}
+                    self.counts.prompt_tokens += usage.get("prompt_tokens") or 0
+                    self.counts.answer_tokens += usage.get("completion_tokens") or 0
+                    return choices
                 problem = f"HTTP {answer.status_code}: {shorten(answer.text)}"
                 if "logprobs" in options and answer.is_client_error and "logprob" in problem:
                     return [{"message": {"content": ""}}]  # a server that refuses to give them
@@ -243,26 +255,6 @@ class _Client:
             f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {self.file.kept}\n"
             "  fix: to go on, run the same command"
         )
-
-    def _choices(self, answer: httpx.Response) -> list[dict[str, Any]]:
-        content = answer.json()
-        choices: list[dict[str, Any]] = content["choices"]
-        [_text(choice) for choice in choices or [{}]]  # raises for another shape
-        usage = content.get("usage") or {}
-        self.counts.prompt_tokens += usage.get("prompt_tokens") or 0
-        self.counts.answer_tokens += usage.get("completion_tokens") or 0
-        return choices
-
-    def _first_model(self) -> str:
-        """Return the name of the first model of the server."""
-        try:
-            with httpx.Client(**self.connection) as http:
-                return str(http.get("models").json()["data"][0]["id"])
-        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            raise ConfigError(
-                f"{self.settings.url}/models: gives no list of models: {error!r}\n"
-                "  fix: correct the address, such as http://host:8000/v1, or give --model NAME"
-            ) from error
 
 
 def _text(choice: Mapping[str, Any]) -> str:

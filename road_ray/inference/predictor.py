@@ -45,7 +45,7 @@ from road_ray.errors import DataError
 from road_ray.evaluation.calibration import probabilities
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import Thresholds, predicted_sets, probabilities_of
-from road_ray.evaluation.spans import SpanPrediction, best_spans
+from road_ray.evaluation.spans import best_spans
 from road_ray.inference.input_rows import Row, TrainedInput
 from road_ray.inference.tagged_words import Sentence, entities, words_of
 
@@ -214,12 +214,15 @@ class Predictor:
         self, examples: Sequence[Any], size: int, cut: Counter[str]
     ) -> list[Prediction]:
         """Return predictions of rows with any number of choices, read in parts of ``size``."""
-        parts = [_parts(example, size) for example in examples]
-        logits = iter(self._logits([part for row in parts for part in row], 1, cut)[1])
-        return [
-            self._choice(np.concatenate([next(logits) for _ in row])[: len(example.choices)])
-            for example, row in zip(examples, parts, strict=True)
-        ]
+        parts = []
+        for example in examples:  # the last part is filled up with the last choice
+            choices = example.choices + example.choices[-1:] * (-len(example.choices) % size)
+            starts = range(0, len(choices), size)
+            parts += [replace(example, choices=choices[start : start + size]) for start in starts]
+        logits = np.concatenate(self._logits(parts, 1, cut)[1])
+        ends = np.cumsum([-(-len(example.choices) // size) * size for example in examples])[:-1]
+        rows = zip(np.split(logits, ends), examples, strict=True)
+        return [self._choice(row[: len(example.choices)]) for row, example in rows]
 
     def _class(self, labels: Sequence[str], logits: Floats) -> Prediction:
         chosen = self._choice(logits)
@@ -237,13 +240,31 @@ class Predictor:
     def _answers(
         self, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
     ) -> list[Prediction]:
+        """Return the answers, an empty one if the odds of no answer are above the threshold."""
         joint = isinstance(self.task.kind, JointSpan)
-        spans = best_spans(features, examples, logits, joint=joint)
-        absent = [float(expit(s.null_odds)) if joint else _null_share(s) for s in spans]
-        odds = None if isinstance(self.threshold, Mapping) else self.threshold
-        return [
-            _answer(span, null, odds, self.n_best) for span, null in zip(spans, absent, strict=True)
-        ]
+        threshold = None if isinstance(self.threshold, Mapping) else self.threshold
+        predictions: list[Prediction] = []
+        for span in best_spans(features, examples, logits, joint=joint):
+            no_answer = 1.0 if not span.n_best else float(expit(span.null_odds))
+            if span.n_best and not joint:  # in proportion to the probability of the listed answers
+                # The best answer's share of them and its odds against no answer are known.
+                no_answer = float(expit(span.null_odds + np.log(span.n_best[0].probability)))
+            listed = [
+                {
+                    "answer": candidate.text,
+                    "score": candidate.probability * (1 - no_answer),
+                    "start": candidate.start,
+                    "end": candidate.start + len(candidate.text),
+                }
+                for candidate in span.n_best
+            ]
+            absent = {"answer": "", "score": no_answer, "start": None, "end": None}
+            silent = not listed or (threshold is not None and span.null_odds > threshold)
+            extra = {"n_best": listed[: self.n_best]} if self.n_best > 1 else {}
+            found = absent if silent else listed[0]
+            odds = {"no_answer_score": no_answer, "null_odds": span.null_odds}
+            predictions.append(found | odds | extra)
+        return predictions
 
     def _example(self, row: Row, where: str) -> Example:
         given = row.get("id")
@@ -253,7 +274,12 @@ class Predictor:
                 question, context = self._text(row, "question", where), row.get("context")
                 return SpanExample(name, question, check_text(context, where, "context"), (), where)
             case Tag():
-                return _sentence(name, row, where)
+                given_words = row.get("words")
+                if isinstance(given_words, list | tuple):
+                    words = tuple(check_text(word, where, "words") for word in given_words)
+                    return Sentence(name, words, None, where, " ".join(words))
+                text = check_text(row.get("text", given_words), where, "text")
+                return Sentence(name, words_of(text), None, where, text)
             case Choose():
                 choices = row.get("choices")
                 if not isinstance(choices, list | tuple) or len(choices) < 2:
@@ -278,25 +304,6 @@ class Predictor:
         return check_text(row[field], where, field)
 
 
-def _sentence(name: str, row: Row, where: str) -> Sentence:
-    """Return the words of a row; a text is split into words and punctuation marks."""
-    words_field = row.get("words")
-    if isinstance(words_field, list | tuple):
-        words = tuple(check_text(word, where, "words") for word in words_field)
-        text = " ".join(words)
-    else:
-        text = check_text(row.get("text", words_field), where, "text")
-        words = words_of(text)
-    return Sentence(name, words, None, where, text)
-
-
-def _parts(example: ChoiceExample, size: int) -> list[ChoiceExample]:
-    """Return rows of ``size`` choices; the last one is filled up with its last choice."""
-    choices = example.choices + example.choices[-1:] * (-len(example.choices) % size)
-    starts = range(0, len(choices), size)
-    return [replace(example, choices=choices[start : start + size]) for start in starts]
-
-
 def _label_set(
     labels: Sequence[str], logits: Floats, thresholds: Thresholds | None, temperature: float
 ) -> Prediction:
@@ -304,31 +311,3 @@ def _label_set(
     chosen = predicted_sets(shares, labels, thresholds)
     names = [label for label, has in zip(labels, chosen, strict=True) if has]
     return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
-
-
-def _answer(
-    span: SpanPrediction, no_answer: float, threshold: float | None, n_best: int
-) -> Prediction:
-    """Return the answer, or an empty one if the odds of no answer are above the threshold."""
-    listed = [
-        {
-            "answer": candidate.text,
-            "score": candidate.probability * (1 - no_answer),
-            "start": candidate.start,
-            "end": candidate.start + len(candidate.text),
-        }
-        for candidate in span.n_best
-    ]
-    absent = {"answer": "", "score": no_answer, "start": None, "end": None}
-    silent = not listed or (threshold is not None and span.null_odds > threshold)
-    answer = absent if silent else listed[0]
-    extra = {"n_best": listed[:n_best]} if n_best > 1 else {}
-    return answer | {"no_answer_score": no_answer, "null_odds": span.null_odds} | extra
-
-
-def _null_share(span: SpanPrediction) -> float:
-    """Return the probability of no answer, in proportion to that of the listed answers."""
-    if not span.n_best:
-        return 1.0
-    # The best answer's share of the answers and its odds against no answer are known.
-    return float(expit(span.null_odds + np.log(span.n_best[0].probability)))
