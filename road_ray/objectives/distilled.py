@@ -16,6 +16,8 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.supervised import Supervised
 
+_HALF = Schedule(((0.0, 0.5),))
+
 
 class Distilled(Supervised):
     """``(1 - kd_weight) * label loss + kd_weight * T^2 * KL(teachers || student)``, mean over
@@ -25,20 +27,23 @@ class Distilled(Supervised):
     ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also has ``teacher_logits``
     ``[M, B, ..., C]`` and ``teacher_weights``, the loss is the mean of each teacher's divergence. A
     batch without ``soft_logits``, of a data set without teachers, has the label loss only. A
-    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. ``of_labels`` are the
-    options of `Supervised`. Source: Hinton et al. 2015; ROaD part 1, section 3.5.
+    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. ``matching`` adds the
+    differences of the encoder's states from a teacher's; its projections are not exported.
+    ``of_labels`` are the options of `Supervised`. Source: Hinton et al. 2015; ROaD part 1, section
+    3.5.
     """
 
     def __init__(
         self,
         model: MultitaskModel,
         *,
-        kd_weight: Schedule,
-        temperature: float,
+        kd_weight: Schedule = _HALF,
+        temperature: float = 2.0,
+        matching: StateMatching | None = None,
         **of_labels: Any,
     ) -> None:
         super().__init__(model, **of_labels)
-        self.kd_weight, self.temperature = kd_weight, temperature
+        self.kd_weight, self.temperature, self.matching = kd_weight, temperature, matching
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
         counts, name = super().counts(batch), batch["dataset"]
@@ -46,7 +51,23 @@ class Distilled(Supervised):
             is_tagging = isinstance(self.model.tasks[batch["task"]].kind, Tag)
             rows = torch.full((), len(batch["input_ids"]), device=batch["input_ids"].device)
             counts[f"{name}_soft"] = counts[name] if is_tagging else rows
+        if self.matching is not None:
+            weights = self.matching.hidden_weight, self.matching.attention_weight
+            tokens = batch["attention_mask"].bool().sum()
+            used = zip(("hidden", "attention"), weights, strict=True)
+            counts |= {f"{name}_{kind}": tokens for kind, weight in used if weight}
         return counts
+
+    def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
+        """Return the logits of the batch's task, and the terms of further heads and of states."""
+        if self.matching is None:
+            return super().predict(batch)
+        output = self.model.states(batch, **self.matching.outputs)
+        logits, terms = self.read(output.last_hidden_state, batch)
+        count = batch["attention_mask"].bool().sum()
+        for name, (total, weight) in self.matching(output, batch).items():
+            terms[f"{batch['dataset']}_{name}"] = Term(total, count, weight)
+        return logits, terms
 
     def forward(self, batch: Batch) -> Losses:
         logits, further = self.predict(batch)
@@ -80,30 +101,3 @@ def soft_label_loss(
         logits, batch, temperature=temperature, mask=mask, regression=isinstance(task.kind, Regress)
     )
     return (total / task.kind.range**2 if isinstance(task.kind, Regress) else total), count
-
-
-class IntermediateDistilled(Distilled):
-    """``Distilled`` with ``StateMatching`` of its encoder; projections are not exported."""
-
-    def __init__(self, model: MultitaskModel, matching: StateMatching, **distilled: Any) -> None:
-        super().__init__(model, **distilled)
-        self.matching = matching
-
-    def counts(self, batch: Batch) -> dict[str, Tensor]:
-        weights = {
-            "hidden": self.matching.hidden_weight,
-            "attention": self.matching.attention_weight,
-        }
-        tokens = batch["attention_mask"].bool().sum()
-        matched = {f"{batch['dataset']}_{name}": tokens for name, used in weights.items() if used}
-        return super().counts(batch) | matched
-
-    def forward(self, batch: Batch) -> Losses:
-        output = self.model.states(batch, **self.matching.outputs)
-        logits, further = self.read(output.last_hidden_state, batch)
-        losses = self.losses(logits, batch)
-        terms = losses.terms | further
-        count = batch["attention_mask"].bool().sum()
-        for name, (total, weight) in self.matching(output, batch).items():
-            terms[f"{batch['dataset']}_{name}"] = Term(total, count, weight)
-        return Losses(terms, losses.metrics)

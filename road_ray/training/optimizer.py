@@ -126,21 +126,12 @@ class Lamb(ElectraAdamW):
         return adam.add_(parameter, alpha=group["weight_decay"])
 
 
-def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
-    """Return the share of the rate at ``depth``: 0 embeddings, 1..layers the blocks, layers + 1 the
-    heads.
-
-    Source: Clark et al. 2020, appendix; google electra issues 51 and 64 for ``electra_code``.
-    """
-    if depth > layers:
-        return 1.0
-    extra = 1 if mode == "electra_code" else 0
-    return float(decay ** (layers + 1 - depth + extra))
-
-
 def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
     """Return parameter groups by rate, weight decay and, for heads, task: a head without a pass in
     a step is not updated. Every group is one launch of the fused kernel.
+
+    Source of the rates: Clark et al. 2020, appendix; google electra issues 51 and 64 for
+    ``electra_code``.
     """
     depths: dict[int, tuple[int, int]] = {}  # depth and number of layers
     for encoder in encoders_of(objective):
@@ -151,7 +142,8 @@ def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict
         if not parameter.requires_grad:
             continue
         depth, layers = depths.get(id(parameter), (1, 0))  # of a head
-        share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
+        exponent = layers + 1 - depth + (config.layer_decay_mode == "electra_code")
+        share = 1.0 if depth > layers else config.layer_decay**exponent
         decays = parameter.ndim > 1
         head = name.split("heads.")[1].split(".")[0] if "heads." in name else ""
         group = {

@@ -23,7 +23,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
-from road_ray.objectives.distilled import Distilled, IntermediateDistilled
+from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.pretraining.generator import Frequencies
 from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.objectives.supervised import Supervised
@@ -99,7 +99,7 @@ def _intermediate(directory: Path, dropout: float, layers: int, *, attentions: b
     model = MultitaskModel(ElectraModel(size), [Task("classes", HEADS["classes"])])
     teacher = HiddenStatesTeacher(directory, attentions=attentions)
     weights = {"hidden_weight": 0.5, "attention_weight": 0.5 if attentions else 0.0}
-    return IntermediateDistilled(model, StateMatching(model.encoder, teacher, **weights))
+    return Distilled(model, matching=StateMatching(model.encoder, teacher, **weights))
 
 
 def batch_of(name: str, objective: Objective, *, length: int, rows: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from road_ray.distillation.hidden_state_matching import (
 from road_ray.distillation.schedule import schedule
 from road_ray.errors import DataError
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.distilled import Distilled, IntermediateDistilled
+from road_ray.objectives.distilled import Distilled
 
 PAIR, SCORE, MRC = (
     Task("pair", Classify(("a", "b"))),
@@ -200,11 +200,11 @@ def soft_batch(batch):
     }
 
 
-def matched(pair, **options) -> IntermediateDistilled:
+def matched(pair, **options) -> Distilled:
     model, directory = pair
     attentions = options.get("attention_weight", 0) > 0
     teacher = HiddenStatesTeacher(directory, attentions=attentions)
-    return IntermediateDistilled(model, StateMatching(model.encoder, teacher, **options))
+    return Distilled(model, matching=StateMatching(model.encoder, teacher, **options))
 
 
 def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, soft_batch):
@@ -251,7 +251,7 @@ def test_a_narrower_student_learns_a_projection_of_its_own(pair, soft_batch, tmp
     matching = StateMatching(
         student.encoder, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
     )
-    objective = IntermediateDistilled(student, matching)
+    objective = Distilled(student, matching=matching)
     assert {name: m.weight.shape for name, m in matching.projections.items()} == {
         "1": (32, 16),
         "2": (32, 16),

@@ -18,7 +18,6 @@ from road_ray.training.optimizer import (
     Lamb,
     build_optimizer,
     clip,
-    layer_multiplier,
     parameter_groups,
     rate,
 )
@@ -49,9 +48,20 @@ def test_warm_up_then_decay_reaches_the_peak():
     assert (rates[0], rates[5], rates[10], rates[55], rates[100]) == (0, 0.5, 1, 0.5, 0)
 
 
+def rate_of(depth, layers, rate, decay, mode):
+    """The rate at a depth: 0 embeddings, 1..layers the blocks, layers + 1 the heads."""
+    with torch.device("meta"):
+        encoder = ElectraModel(config_of(32, 0.1, layers=layers))
+        objective = Supervised(MultitaskModel(encoder, TASKS[:1]))
+    config = OptimizerConfig(peak_lr=rate, layer_decay=decay, layer_decay_mode=mode)
+    rates = {group["peak_lr"] for group in parameter_groups(objective, config)}
+    assert len(rates) == layers + 2
+    return sorted(rates)[depth]
+
+
 def test_layer_multipliers_are_those_of_the_paper_and_of_the_code():
     def base(depth, mode):  # ELECTRA-Base at 1e-4
-        return 1e-4 * layer_multiplier(depth, 12, 0.8, mode)
+        return rate_of(depth, 12, 1e-4, 0.8, mode)
 
     assert base(13, "paper") == base(13, "electra_code") == 1e-4
     assert base(12, "paper") == pytest.approx(8e-5)
@@ -62,7 +72,7 @@ def test_layer_multipliers_are_those_of_the_paper_and_of_the_code():
     assert base(0, "electra_code") == pytest.approx(1e-4 * 0.8**14)
 
     def large(depth, mode):  # ELECTRA-Large at 5e-5
-        return 5e-5 * layer_multiplier(depth, 24, 0.9, mode)
+        return rate_of(depth, 24, 5e-5, 0.9, mode)
 
     assert large(24, "paper") == pytest.approx(4.5e-5)
     assert large(1, "paper") == pytest.approx(4.0e-6, abs=5e-8)

@@ -33,7 +33,7 @@ from road_ray.models.encoder import (
 )
 from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
-from road_ray.objectives.distilled import Distilled, IntermediateDistilled
+from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
@@ -196,7 +196,7 @@ def build_objective(
         hidden_weight=matching.hidden_weight,
         attention_weight=matching.attention_weight,
     )
-    return IntermediateDistilled(model, states, **distilled)
+    return Distilled(model, matching=states, **distilled)
 
 
 def _class_weights(
