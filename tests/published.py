@@ -13,7 +13,10 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, DebertaV2TokenizerFast, RobertaTokenizerFast
 
+from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import train_wordpiece
+from road_ray.models.encoder import load_encoder
+from road_ray.models.multitask import MultitaskModel, keep_pooler
 
 _WIDTH = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 _POSITIONS = 160
@@ -114,3 +117,10 @@ def publish(
     model.eval().save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return directory
+
+
+def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
+    """The encoder of a model directory with a new head for every task, and the stored pooler."""
+    model = MultitaskModel(load_encoder(directory), tasks)
+    keep_pooler(model, directory)
+    return model

@@ -245,7 +245,7 @@ class Predictor:
         threshold = None if isinstance(self.threshold, Mapping) else self.threshold
         predictions: list[Prediction] = []
         for span in best_spans(features, examples, logits, joint=joint):
-            no_answer = 1.0 if not span.n_best else float(expit(span.null_odds))
+            no_answer = float(expit(span.null_odds)) if joint else 1.0
             if span.n_best and not joint:  # in proportion to the probability of the listed answers
                 # The best answer's share of them and its odds against no answer are known.
                 no_answer = float(expit(span.null_odds + np.log(span.n_best[0].probability)))

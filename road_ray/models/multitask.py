@@ -194,15 +194,6 @@ def _labels(kind: Kind) -> tuple[str, ...]:
             return ("score",)
 
 
-def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """Load the encoder of a model directory and add a new head for every task, with the stored
-    pooler.
-    """
-    model = MultitaskModel(load_encoder(directory), tasks)
-    keep_pooler(model, directory)
-    return model
-
-
 def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
     """Load the pooler of a stored encoder, which BERT and ALBERT train on pairs of sentences, into
     the heads that read it. Return ``kept`` and ``new`` as ``load_heads`` does.
@@ -271,7 +262,8 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
 def _load_special(
     directory: str, task: Task, special: SpecialHead, label_map: LabelMap | None
 ) -> MultitaskModel:
-    model, path = load_multitask(directory, [task]), Path(directory) / special.file_name
+    model = MultitaskModel(load_encoder(directory), [task])
+    path = Path(directory) / special.file_name
     try:
         state = load_file(path)
         check_finite(path, state)

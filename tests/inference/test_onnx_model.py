@@ -15,9 +15,9 @@ from road_ray.errors import CheckpointError
 from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import check_equal, export_onnx
-from road_ray.models.multitask import MultitaskModel, load_multitask
+from road_ray.models.multitask import MultitaskModel
 from road_ray.recipes.export import export
-from tests.published import TEXTS, publish
+from tests.published import TEXTS, load_multitask, publish
 
 LONG = " ".join(TEXTS * 12)  # answers are read in several windows
 SPAN = [{"question": "Who painted the café?", "context": text} for text in (*TEXTS, LONG)]

@@ -14,12 +14,11 @@ from road_ray.errors import ConfigError
 from road_ray.models.architectures import input_names
 from road_ray.models.attention import use_attention
 from road_ray.models.encoder import load_encoder
-from road_ray.models.multitask import load_multitask
 from road_ray.training.gradients import backward
 from road_ray.training.model_wrappers import encoders_of
 from road_ray.training.worker import Worker
 from tests.objectives import every
-from tests.published import FAMILIES, publish
+from tests.published import FAMILIES, load_multitask, publish
 
 ONE_IMPLEMENTATION = ("deberta-v2", "mpnet")
 LENGTH = 40

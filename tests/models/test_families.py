@@ -12,8 +12,8 @@ from road_ray.data.tokenizer import limit_length, load_tokenizer
 from road_ray.distillation.teacher_directory import HEADS
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import input_names, longest_row
-from road_ray.models.multitask import load_multitask, load_trained
-from tests.published import FAMILIES, TEXTS, publish
+from road_ray.models.multitask import load_trained
+from tests.published import FAMILIES, TEXTS, load_multitask, publish
 
 KINDS = {
     "classes": Classify(("no", "maybe", "yes")),

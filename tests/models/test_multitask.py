@@ -20,7 +20,8 @@ from road_ray.models.encoder import (
     build_encoder,
     hugging_face_config,
 )
-from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
+from road_ray.models.multitask import MultitaskModel, load_trained
+from tests.published import load_multitask
 from tests.tiny_encoder import small_config
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
