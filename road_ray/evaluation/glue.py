@@ -9,34 +9,26 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Classify, Dataset, Regress
 from road_ray.errors import DataError
 from road_ray.system.files import read_json
 
-
-class _Sheet(NamedTuple):
-    """One file of a submission: its name and the number of rows in the test set."""
-
-    file: str
-    rows: int
-
-
 SHEETS = {
-    "cola": _Sheet("CoLA.tsv", 1_063),
-    "sst2": _Sheet("SST-2.tsv", 1_821),
-    "mrpc": _Sheet("MRPC.tsv", 1_725),
-    "stsb": _Sheet("STS-B.tsv", 1_379),
-    "qqp": _Sheet("QQP.tsv", 390_965),
-    "mnli": _Sheet("MNLI-m.tsv", 9_796),
-    "mnli_mismatched": _Sheet("MNLI-mm.tsv", 9_847),
-    "qnli": _Sheet("QNLI.tsv", 5_463),
-    "rte": _Sheet("RTE.tsv", 3_000),
-    "wnli": _Sheet("WNLI.tsv", 146),
-    "ax": _Sheet("AX.tsv", 1_104),
+    "cola": ("CoLA.tsv", 1_063),
+    "sst2": ("SST-2.tsv", 1_821),
+    "mrpc": ("MRPC.tsv", 1_725),
+    "stsb": ("STS-B.tsv", 1_379),
+    "qqp": ("QQP.tsv", 390_965),
+    "mnli": ("MNLI-m.tsv", 9_796),
+    "mnli_mismatched": ("MNLI-mm.tsv", 9_847),
+    "qnli": ("QNLI.tsv", 5_463),
+    "rte": ("RTE.tsv", 3_000),
+    "wnli": ("WNLI.tsv", 146),
+    "ax": ("AX.tsv", 1_104),
 }
+"""File of each data set in a submission, and the number of rows in its test set."""
 _OPTIONAL = ("ax",)
 
 # ELECTRA's tables: one metric per task, MNLI matched, no WNLI (Clark et al. 2020, section 3.1).
@@ -88,14 +80,14 @@ def write_submission(
         )
     sheets = {}
     for name, rows in predictions.items():
-        sheet, entry, numbers = SHEETS[name], catalog.dataset(name), range(SHEETS[name].rows)
-        if rows.keys() != set(map(str, numbers)):
+        (file_name, num_rows), entry = SHEETS[name], catalog.dataset(name)
+        if rows.keys() != {str(number) for number in range(num_rows)}:
             raise DataError(
-                f"{name}: {len(rows)} predictions, the test set has {sheet.rows} rows, with the "
-                f"ids 0 to {sheet.rows - 1}\n"
+                f"{name}: {len(rows)} predictions, the test set has {num_rows} rows, with the "
+                f"ids 0 to {num_rows - 1}\n"
                 "  fix: predict the whole official test file: data.split=test, no max_judged_rows"
             )
-        kind, labels = catalog.TASKS[entry.task].kind, [rows[str(number)] for number in numbers]
+        kind, labels = catalog.TASKS[entry.task].kind, [rows[str(n)] for n in range(num_rows)]
         if isinstance(kind, Regress):
             labels = [f"{min(max(float(x), kind.low), kind.high):.3f}" for x in labels]
         else:
@@ -107,7 +99,7 @@ def write_submission(
             server_labels = {own: server for server, own in entry.label_map.items()}
             labels = [server_labels.get(label, label) for label in labels]
         lines = [f"{number}\t{label}" for number, label in enumerate(labels)]
-        sheets[sheet.file] = "\n".join(["index\tprediction", *lines]) + "\n"
+        sheets[file_name] = "\n".join(["index\tprediction", *lines]) + "\n"
     partly = path.with_name(f"{path.name}.partial")
     with zipfile.ZipFile(partly, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in sheets.items():
