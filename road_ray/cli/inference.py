@@ -109,11 +109,7 @@ def predict(
     if gpus_per_worker and not on_pool:
         message = f"--gpus-per-worker {gpus_per_worker:g}: there are no workers without --workers"
         raise ConfigError(f"{message} or --address\n  fix: add --workers 1, or leave it out")
-    from road_ray.inference.input_rows import ColumnChoice
-
-    fields = dict(_column(word, "--column") for word in columns or ())
-    copied = (_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep or ())
-    chosen = ColumnChoice(fields, dict(copied), ignore or ())
+    chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
     options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
     options["n_best"] = n_best
@@ -131,6 +127,23 @@ def predict(
     if source != STDIN:
         command = shlex.join(["road", "evaluate", model, source])
         typer.echo(f"next, if the rows have labels: {command}")
+
+
+def _chosen(
+    model: str, head: str | None, source: str, words: tuple[list[str], list[str], list[str]]
+) -> ColumnChoice:
+    """Return the choice of --column, --keep and --ignore. If the model records its own columns they
+    are checked against the first row, before torch is imported; else ``input_rows`` does so later.
+    """
+    from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
+
+    columns, keep, ignore = words
+    fields = dict(_column(word, "--column") for word in columns)
+    copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
+    chosen, trained = ColumnChoice(fields, copied, ignore), TrainedInput.of_model(model, head)
+    if source != STDIN and trained.fields:
+        next(input_rows(source, chosen, trained.fields, trained))
+    return chosen
 
 
 def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, Any]) -> None:

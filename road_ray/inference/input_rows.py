@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.inspection.data_files import layout_of
+from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.question_layouts import mrqa_rows
 from road_ray.data.readers.squad import articles_in, squad_rows
@@ -28,7 +29,7 @@ from road_ray.data.readers.tables import (
 )
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError
-from road_ray.system.files import STDIN, check_input
+from road_ray.system.files import STDIN, check_input, read_json
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -59,6 +60,20 @@ class TrainedInput:
         """Return that of a model's ``road_ray.json``."""
         layout = record.get("layout") or "table"
         return cls(record.get("columns") or {}, record.get("id_column"), str(layout))
+
+    @classmethod
+    def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
+        """Return that of a model or run directory, found without loading the model; of any other
+        model an empty one.
+        """
+        place = Path(model).expanduser()
+        for directory in (place / "hf", place):
+            if head or not (directory / MODEL_RECORD).is_file():
+                heads = sorted(directory.glob(f"heads/{head or '*'}/{MODEL_RECORD}"))
+                directory = heads[0].parent if len(heads) == 1 else directory
+            if (directory / MODEL_RECORD).is_file():
+                return cls.of_record(read_json(directory / MODEL_RECORD))
+        return cls()
 
     @property
     def fields(self) -> tuple[str, ...]:

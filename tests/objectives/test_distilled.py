@@ -18,7 +18,6 @@ from road_ray.distillation.hidden_state_matching import (
     hidden_error,
 )
 from road_ray.distillation.schedule import schedule
-from road_ray.errors import DataError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 
@@ -154,10 +153,6 @@ class TestAnnealing:
         mixed = nn.functional.cross_entropy(objective.model.logits, target)
         (other,) = torch.autograd.grad(mixed, objective.model.logits)
         torch.testing.assert_close(gradient, other)
-
-    def test_a_batch_that_does_not_know_the_time_is_refused(self):
-        with pytest.raises(DataError, match="fraction"):
-            self.objective()(batch(PAIR, torch.zeros(2, 2), labels=torch.tensor([0, 1])))
 
 
 def test_the_error_of_hidden_states_by_hand():

@@ -96,12 +96,7 @@ class Teams(CorruptingObjective):
         drafted = rows_at(states(self.generator.base_model, masked, batch), positions)
         logits = vocabulary_logits(self.generator, drafted)
         corruption = self.replaced_by(self.draw_from(logits, batch), chosen, batch)
-        hidden = states(self.encoder, corruption.tokens, batch)
-        (arguments, keywords), self._last_inputs = self._last_inputs, ((), {})
-        branched = self.detection_layer(*arguments, **keywords)
-        # Layers of DeBERTa-v2 and MPNet return a tuple.
-        branched = branched[0] if isinstance(branched, tuple) else branched
-        branched = padded_states(branched, keywords)
+        hidden, branched = self._both_last_layers(corruption.tokens, batch)
         scores = self.detection_head(branched).squeeze(-1).float()
         labels, count = corruption.labels, chosen.sum()
         noise = batch["noise"][3:].flatten(1)[:, positions].T.contiguous()
@@ -121,6 +116,17 @@ class Teams(CorruptingObjective):
             | detection_metrics(scores, corruption.replaced, real.bool())
             | {"selection_accuracy": ((selected.detach().argmax(-1) == 0).sum(), count)},
         )
+
+    def _both_last_layers(self, tokens: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the states after the selection's and the detection's last layer, ``[B, L, D]``
+        each.
+        """
+        hidden = states(self.encoder, tokens, batch)
+        (arguments, keywords), self._last_inputs = self._last_inputs, ((), {})
+        branched = self.detection_layer(*arguments, **keywords)
+        # Layers of DeBERTa-v2 and MPNet return a tuple.
+        branched = branched[0] if isinstance(branched, tuple) else branched
+        return hidden, padded_states(branched, keywords)
 
     def _record(self, _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self._last_inputs = arguments, keywords
