@@ -165,7 +165,7 @@ VERBS: dict[str, Verb] = {
 # Files with a configuration of their own: a search space, and a cluster profile.
 _FILES = {
     "sweep": "recipes.sweep.config:SweepConfig",
-    "submit": "distributed.jobs.cluster_profile:Profile",
+    "submit": "distributed.job_client:Profile",
 }
 CONFIGURABLE = (*VERBS, *_FILES)
 

@@ -13,7 +13,7 @@ from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from road_ray.distributed.jobs.job_client import Job, Jobs
+    from road_ray.distributed.job_client import Job, Jobs
 
 _ACTIONS = ("list", "status", "stop", "follow", "show")
 submit_settings = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -41,8 +41,7 @@ def submit(
 
     Repeat the command to follow its job, or to resume the run. `show` prints a cluster file.
     """
-    from road_ray.distributed.jobs.cluster_profile import cluster_files, load_profile
-    from road_ray.distributed.jobs.job_client import Jobs
+    from road_ray.distributed.job_client import Jobs, cluster_files, load_profile
 
     if words == ["show"]:
         files = cluster_files(cluster)  # their paths go to standard error

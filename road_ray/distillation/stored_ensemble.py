@@ -278,8 +278,15 @@ class StoredEnsemble(Ensemble):
             kind = self.tables[number].kind
             rows, _ = _stored_rows(self._readers[number], some_rows(inputs, chosen))
             kept = answers[torch.from_numpy(chosen).to(answers.device)]
+            if isinstance(kind, Span | Tag):
+                # Teachers of several tokenizers answer together, each in the width of its longest
+                # row.
+                axis, width = (-1 if isinstance(kind, Span) else 1), rows.real.shape[-1]
+                beyond = max(0, width - kept.shape[axis])
+                sizes = (0, beyond) if axis == -1 else (0, 0, 0, beyond)
+                kept = pad(kept, sizes, value=PAD_LOGIT).narrow(axis, 0, width)
             try:
-                values = unpadded(_fitted(kept, rows, kind), rows, kind)
+                values = unpadded(kept, rows, kind)
             except CheckpointError as error:
                 raise CheckpointError(f"teacher {number}: {error}") from error
             self.tables[number].add(rows.keys, counts_of(kind, rows.lengths), values)
@@ -305,15 +312,3 @@ def _stored_rows(
     tokens = reader.rows(texts)
     lengths = reader.lengths(tokens)
     return Rows(keys, np.arange(int(lengths.max(initial=0))) < lengths[:, None]), tokens
-
-
-def _fitted(answers: Tensor, rows: Rows, kind: Kind) -> Tensor:
-    """Pad or cut answers to the width of the rows: teachers of several tokenizers answer together,
-    each in the width of its longest row.
-    """
-    if not isinstance(kind, Span | Tag):
-        return answers
-    axis, width = (-1 if isinstance(kind, Span) else 1), rows.real.shape[-1]
-    beyond = max(0, width - answers.shape[axis])
-    sizes = (0, beyond) if axis == -1 else (0, 0, 0, beyond)
-    return pad(answers, sizes, value=PAD_LOGIT).narrow(axis, 0, width)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from road_ray.data.batching import INPUTS
 from road_ray.data.model_files import locate_model, stored_head
@@ -226,17 +227,11 @@ class TextTeacher(Teacher):
         if isinstance(self.task.kind, Choose):
             inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
         answers = super().logits(*inputs)
-        return _sentences(examples, answers) if isinstance(self.task.kind, Tag) else answers
-
-
-def _sentences(examples: Sequence[Sequence[TokenRow]], answers: Tensor) -> Tensor:
-    """Join the rows of each sentence. ``[rows, T, C] -> [B, T of the longest sentence, C]``."""
-    parts = iter(answers)
-    sentences = [torch.cat([next(parts)[: len(row.tokens)] for row in rows]) for rows in examples]
-    padded: Tensor = torch.nn.utils.rnn.pad_sequence(
-        sentences, batch_first=True, padding_value=PAD_LOGIT
-    )
-    return padded
+        if isinstance(self.task.kind, Tag):  # the rows of each sentence are joined
+            parts = iter(answers)
+            joined = [torch.cat([next(parts)[: len(r.tokens)] for r in rows]) for rows in examples]
+            answers = pad_sequence(joined, batch_first=True, padding_value=PAD_LOGIT)
+        return answers
 
 
 @dataclass(frozen=True, kw_only=True)

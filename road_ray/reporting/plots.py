@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
@@ -17,7 +17,7 @@ from road_ray.reporting.text_tables import printable
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
+    from matplotlib.axis import XAxis, YAxis
     from matplotlib.collections import Collection
     from matplotlib.figure import Figure
 
@@ -98,25 +98,21 @@ def link_trials(collection: Collection, trials: Sequence[int]) -> None:
     collection.set_urls([f"#trial-{number}" for number in trials])
 
 
-def logarithmic(axis: Axis) -> None:
+def logarithmic(axis: XAxis | YAxis) -> None:
     """Make an axis logarithmic, with plain numbers beside it."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axis.axes.set(**{f"{_letter(axis)}scale": "log"})
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
 
-def name_ticks(axis: Axis, names: Sequence[str]) -> None:
+def name_ticks(axis: XAxis | YAxis, names: Sequence[str]) -> None:
     """Write names at 0, 1, 2, ... of an axis: at most twelve of them."""
     every = -(-len(names) // 12) or 1
     axis.set_ticks(range(0, len(names), every), [short_label(n, 16) for n in names[::every]])
-    axis.axes.set(**{f"{_letter(axis)}lim": (-0.5, len(names) - 0.5)})
-
-
-def _letter(axis: Axis) -> str:
-    return "x" if axis is axis.axes.xaxis else "y"
+    axis.axes.set(**{f"{axis.axis_name}lim": (-0.5, len(names) - 0.5)})
 
 
 def intervals(
@@ -199,17 +195,19 @@ def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Pat
         plot.figure.set_facecolor("white")
         plot.figure.suptitle(short_label(plot.title, 60), x=0.01, ha="left", weight="bold")
         undated = {"svg": "Date", "pdf": "CreationDate"}.get(kind)
-        with _style(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a label in a script that the font of PNG lacks
+        with _style():
             metadata = {undated: None} if undated else None
             plot.figure.savefig(paths[-1], format=kind, dpi=_PNG_DPI, metadata=metadata)
     return paths
 
 
-def _style() -> AbstractContextManager[None]:
+@contextmanager
+def _style() -> Iterator[None]:
     import matplotlib as mpl
 
-    return mpl.rc_context(fname=_ASSETS / "plots.mplstyle")
+    with mpl.rc_context(fname=_ASSETS / "plots.mplstyle"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a label in a script that the font lacks
+        yield
 
 
 @cache

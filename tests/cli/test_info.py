@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
 from road_ray.config import json_schema, to_dict
-from road_ray.distributed.jobs.cluster_profile import SHIPPED
+from road_ray.distributed.job_client import SHIPPED
 from road_ray.presets import PRESETS
 from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.sweep.config import shipped

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from road_ray.distributed.jobs.cluster_profile import SHIPPED, load_profile, shipped_clusters
+from road_ray.distributed.job_client import SHIPPED, load_profile, shipped_clusters
 
 LAUNCHER = ["local", "aws", "gcp"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.config import Config, json_schema
 from road_ray.config.schema import at
-from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.distributed.job_client import Profile
 from road_ray.experiment.config import ExperimentConfig
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS

@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.distributed.jobs.cluster_profile import load_profile
-from road_ray.distributed.jobs.job_client import run_directory_of
+from road_ray.distributed.job_client import load_profile, run_directory_of
 from road_ray.verbs import configure
 from tests.docs.blocks import ROOT, commands
 from tests.ports import free_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.reporting.pages.page import render
-from road_ray.reporting.pages.sweep_page import SweepPlots, importances, sweep_page
+from road_ray.reporting.pages.sweep_page import SweepPlots, sweep_page
 from road_ray.reporting.plots import palette
 from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
 
@@ -59,7 +59,7 @@ def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, dir
     ]
     larger = (direction == "maximize",) * metrics
     sweep = Sweep("s", tmp_path, ("m", "k")[:metrics], larger, trials, study=studies[1])
-    assert importances(sweep) == pytest.approx(expected)
+    assert SweepPlots(sweep).importances == pytest.approx(expected)
     assert expected["much"] > 0.9
 
 

@@ -83,12 +83,11 @@ def fit_worker_group(
     if gpus_per_worker:
         check_gpus()
     room("workers", minimum, resources, free=True)
-    name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
+    storage = Path(scratch).resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
     storage.mkdir(parents=True)
     messages = Messages(storage)
-    messages.make()
     settings = {
         "main": main,
         "config": config,
@@ -97,7 +96,7 @@ def fit_worker_group(
         "messages": messages,
         "report_rows": context.on_row is not None,
     }
-    trainer = _trainer(settings, minimum, workers, resources, name, storage)
+    trainer = _trainer(settings, minimum, workers, resources, storage)
     # Ray Train's clean-up of placement groups looks for the only cluster on the machine, and fails
     # where there are several, unless it is told.
     propagate_environment_variable("RAY_ADDRESS")
@@ -181,12 +180,9 @@ def _trainer(
     minimum: int,
     workers: int,
     resources: Mapping[str, float],
-    name: str,
     storage: Path,
 ) -> TorchTrainer:
-    """Return Ray's trainer. ``name`` is new for each: with an old one Ray would resume its own
-    bookkeeping, and the checkpoints are ours.
-    """
+    """Return Ray's trainer."""
     return TorchTrainer(
         _on_worker,
         train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
@@ -200,7 +196,8 @@ def _trainer(
             elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
         ),
         run_config=RunConfig(
-            name=name,
+            # New for each: Ray would resume its own bookkeeping, and the checkpoints are ours.
+            name=f"fit-{uuid.uuid4().hex[:12]}",
             storage_path=str(storage),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
             callbacks=[_Deaths(settings["messages"].deaths)],
@@ -345,17 +342,16 @@ _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has f
 
 
 class Messages:
-    """Stop, failure, rows and deaths of one group; can be sent to other processes."""
+    """Stop, failure, rows and deaths of one group; can be sent to other processes.
+
+    The files are made at once: a client of NFS sees at once what is written to a file that it
+    opens, but for up to a minute not that there is a new one.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._stop, self._failure = directory / "stop.jsonl", directory / "failure.jsonl"
         self.rows = directory / "rows.jsonl"  # of the journal of rank 0: step, total steps, metrics
         self.deaths = directory / "deaths.jsonl"  # rank, cause in Ray's words
-
-    def make(self) -> None:
-        """Make the files. A client of NFS sees at once what is written to a file that it opens, but
-        for up to a minute not that there is a new one.
-        """
         for path in (self._stop, self._failure, self.rows, self.deaths):
             path.touch()
 

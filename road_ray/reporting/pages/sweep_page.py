@@ -46,7 +46,7 @@ from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
-    from matplotlib.axis import Axis
+    from matplotlib.axis import XAxis, YAxis
 
 _SURE = 0.05
 _SHARES = ("accuracy", "exact", "f1", "entity_f1")  # percentages of rows, or nearly so
@@ -214,19 +214,6 @@ _MOST_SLICES = 12
 _W, _T = "weighting.wrong", "distillation.temperature"
 
 
-def shades(values: Sequence[float], *, larger_is_better: bool) -> list[float]:
-    """Return the rank of each value between the worst (0) and the best (1).
-
-    With ranks, one diverged trial does not give all others a single colour. Equal values are all
-    best.
-    """
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values if larger_is_better else [-value for value in values], "dense")
-    last = max(ranks, default=1) - 1
-    return [float(rank - 1) / last if last else 1.0 for rank in ranks]
-
-
 @dataclass(frozen=True)
 class SweepPlots:
     """Plots of one sweep for its first metric. Nothing is ranked if the trials are ``tied``."""
@@ -238,17 +225,53 @@ class SweepPlots:
     def shade(self) -> dict[int, float | None]:
         """Return the rank from worst (0) to best (1) of each complete trial, by number; None for
         trials that tie.
+
+        With ranks, one diverged trial does not give all others a single colour. Equal values are
+        all best.
         """
         complete = self.sweep.complete
         if self.tied:
             return {trial.number: None for trial in complete}
-        ranks = shades([t.values[0] for t in complete], larger_is_better=self.sweep.larger[0])
-        return {trial.number: shade for trial, shade in zip(complete, ranks, strict=True)}
+        from scipy.stats import rankdata
+
+        sign = 1 if self.sweep.larger[0] else -1
+        ranks = rankdata([sign * trial.values[0] for trial in complete], "dense")
+        last = max(ranks, default=1) - 1
+        return {
+            trial.number: float(rank - 1) / last if last else 1.0
+            for trial, rank in zip(complete, ranks, strict=True)
+        }
 
     @cached_property
     def importances(self) -> dict[str, float]:
-        """Return keys with their importance, the most important first; none for a tie."""
-        return {} if self.tied else importances(self.sweep)
+        """Return the importance of each key, the most important first; empty for a tie, or if it
+        cannot be estimated.
+
+        The importance of a key for being among the best tenth of the trials, as a share of the sum
+        over the keys. PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand
+        trials; fANOVA takes minutes.
+        """
+        sweep = self.sweep
+        if self.tied or sweep.study is None or len(sweep.complete) < 4 or len(sweep.varied) < 2:
+            return {}
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+        # With a target, the evaluator explains low values whatever the direction of the study is.
+        sign = -1.0 if sweep.larger[0] else 1.0
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                # The best tenth ties with all others: the shares would be equal and mean nothing.
+                warnings.filterwarnings("error", message="Target and region quantiles")
+                shares = get_param_importances(
+                    sweep.study,
+                    evaluator=PedAnovaImportanceEvaluator(),
+                    params=[k for k in sweep.varied if all(k in t.params for t in sweep.complete)],
+                    target=lambda trial: sign * trial.values[0],
+                )
+        except (ValueError, RuntimeError, UserWarning):
+            return {}
+        return {key: share for key, share in shares.items() if share == share}
 
     def all(self) -> list[Plot]:
         """Return every plot that applies to this sweep."""
@@ -333,7 +356,8 @@ class SweepPlots:
         plot = self._scatter("Pareto front", self.sweep.metrics[0], self.sweep.metrics[1], note)
         best = sorted((trial.values[0], trial.values[1]) for trial in self.sweep.best)
         plot.axes.plot(*zip(*best, strict=True), color=colors("s")[1])
-        for n, axis in enumerate((plot.axes.xaxis, plot.axes.yaxis)):
+        both: list[XAxis | YAxis] = [plot.axes.xaxis, plot.axes.yaxis]
+        for n, axis in enumerate(both):
             values = [trial.values[n] for trial in self.sweep.complete]
             if values and min(values) > 0 and max(values) / min(values) > 50:
                 logarithmic(axis)
@@ -356,7 +380,7 @@ class SweepPlots:
         link_trials(dots, [trial.number for trial in trials])
         return plot
 
-    def _values(self, name: str, trials: Sequence[Trial], axis: Axis) -> list[float]:
+    def _values(self, name: str, trials: Sequence[Trial], axis: XAxis | YAxis) -> list[float]:
         """Return the position of each trial on an axis, and set its scale or its names."""
         if name in self.sweep.metrics:
             return [trial.values[self.sweep.metrics.index(name)] for trial in trials]
@@ -375,32 +399,3 @@ class SweepPlots:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def importances(sweep: Sweep) -> dict[str, float]:
-    """Return the importance of each key, the most important first; empty if it cannot be estimated.
-
-    The importance of a key for being among the best tenth of the trials, as a share of the sum
-    over the keys. PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand
-    trials; fANOVA takes minutes.
-    """
-    if sweep.study is None or len(sweep.complete) < 4 or len(sweep.varied) < 2:
-        return {}
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-
-    # With a target, the evaluator explains low values whatever the direction of the study is.
-    sign = -1.0 if sweep.larger[0] else 1.0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # The best tenth ties with all others: the shares would be equal and mean nothing.
-            warnings.filterwarnings("error", message="Target and region quantiles")
-            shares = get_param_importances(
-                sweep.study,
-                evaluator=PedAnovaImportanceEvaluator(),
-                params=[k for k in sweep.varied if all(k in t.params for t in sweep.complete)],
-                target=lambda trial: sign * trial.values[0],
-            )
-    except (ValueError, RuntimeError, UserWarning):
-        return {}
-    return {key: share for key, share in shares.items() if share == share}

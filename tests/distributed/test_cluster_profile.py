@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.jobs.cluster_profile import SHIPPED, load_profile, shipped_clusters
+from road_ray.distributed.job_client import SHIPPED, load_profile, shipped_clusters
 from road_ray.errors import ConfigError
 
 

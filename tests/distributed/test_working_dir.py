@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.jobs import job_client
-from road_ray.distributed.jobs.job_client import pack_working_dir
+from road_ray.distributed import job_client
+from road_ray.distributed.job_client import pack_working_dir
 from road_ray.errors import ConfigError
 
 

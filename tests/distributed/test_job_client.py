@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from road_ray.distributed.jobs import job_client
-from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.distributed.jobs.job_client import Jobs, runtime_environment
+from road_ray.distributed import job_client
+from road_ray.distributed.job_client import Jobs, Profile, runtime_environment
 from road_ray.errors import ClusterError, ConfigError
 
 
