@@ -78,6 +78,7 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
     Raises ``ConfigError`` for a data set that has no such split.
     """
     missing: dict[str, Path] = {}
+    expected: dict[str, None] = {}
     for name, split, source in needed:
         dataset, task = find_dataset(name, source)
         check_own_names(dataset)
@@ -87,12 +88,14 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
             own_head(task.head)
         if has_files(name, split, source) or (root := root_of(name, source)) is None:
             continue
-        file_names(dataset, split)
+        for file in file_names(dataset, split):
+            expected[str(Path(dataset.folder) / file)] = None
         missing[f"{name} ({split})"] = root
     if missing:
         places = ", ".join(dict.fromkeys(map(str, missing.values())))
         raise DataError(
             f"no files of {', '.join(missing)} below {places}\n"
+            f"  expected: {', '.join(expected)}\n"
             f"  fix: {fix}\n  kept: nothing was started"
         )
 

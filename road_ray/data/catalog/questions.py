@@ -6,6 +6,7 @@ from road_ray.data.readers.question_layouts import CONTINUE, YES_NO
 from road_ray.data.task_and_dataset import Columns, Dataset, Hub, Splits
 
 _SQUAD_METRICS = ("exact", "f1")
+_NAMES = ("train", "dev", "test")
 
 
 def _squad(name: str, folder: str, train: str | None, dev: str, hub: str | None = None) -> Dataset:
@@ -37,6 +38,8 @@ def _mrqa(name: str, file: str, subset: str, *, trained: bool = True) -> Dataset
     )
 
 
+# An entry is read as one row of a table: name, task, layout, folder, columns, splits.
+# fmt: off
 QUESTIONS = (
     _squad("squad_v1", "squad", "train-v1.1.json", "dev-v1.1.json", "rajpurkar/squad"),
     _squad("squad_v2", "squad", "train-v2.0.json", "dev-v2.0.json", "rajpurkar/squad_v2"),
@@ -58,67 +61,33 @@ QUESTIONS = (
     _mrqa("relation_extraction", "RelationExtraction", "RelationExtraction", trained=False),
     _mrqa("textbookqa", "TextbookQA", "TextbookQA", trained=False),
     Dataset(  # no hub: its copy there is a script, which `datasets` no longer runs
-        "quac",
-        task="mrc",
-        layout="quac",
-        folder="quac",
-        splits=Splits(train="train_v0.2.json", dev="val_v0.2.json"),
-        metrics=_SQUAD_METRICS,
-        also=(YES_NO, CONTINUE),
+        "quac", "mrc", "quac", "quac", splits=Splits("train_v0.2.json", "val_v0.2.json"),
+        metrics=_SQUAD_METRICS, also=(YES_NO, CONTINUE),
     ),
     Dataset(
-        "qasrl",
-        task="mrc",
-        layout="qasrl",
-        folder="qasrl",
-        splits=Splits(
-            train=("train.wikinews.gold.csv", "train.wikipedia.gold.csv"),
-            dev=("dev.wikinews.gold.csv", "dev.wikipedia.gold.csv"),
-        ),
-        metrics=_SQUAD_METRICS,
+        "qasrl", "mrc", "qasrl", "qasrl", metrics=_SQUAD_METRICS,
+        splits=Splits(*((f"{n}.wikinews.gold.csv", f"{n}.wikipedia.gold.csv") for n in _NAMES[:2])),
     ),
     Dataset(
-        "qazre",
-        task="mrc",
-        layout="zre",
-        folder="qa_zre",
-        splits=Splits(
-            train="train.json|relation_splits/train.0",
-            dev="dev.json|relation_splits/dev.0",
-            test="test.json|relation_splits/test.0",
-        ),
-        metrics=_SQUAD_METRICS,
+        "qazre", "mrc", "zre", "qa_zre", metrics=_SQUAD_METRICS,
+        splits=Splits(*(f"{name}.json|relation_splits/{name}.0" for name in _NAMES)),
         hub=Hub("community-datasets/qa_zre"),
     ),
     Dataset(
-        "commonsenseqa",
-        task="commonsense",
-        layout="commonsenseqa",
-        folder="commonsenseqa",
-        columns=Columns((), id="id"),
-        splits=Splits(
-            train="train.jsonl|train_rand_split.jsonl",
-            dev="dev.jsonl|dev_rand_split.jsonl",
-            test="test.jsonl|test_rand_split_no_answers.jsonl",
+        "commonsenseqa", "commonsense", "commonsenseqa", "commonsenseqa", Columns((), id="id"),
+        Splits(
+            "train.jsonl|train_rand_split.jsonl",
+            "dev.jsonl|dev_rand_split.jsonl",
+            "test.jsonl|test_rand_split_no_answers.jsonl",
         ),
         hub=Hub("tau/commonsense_qa"),
     ),
     Dataset(
-        "swag",
-        task="completion",
-        layout="swag",
-        folder="swag",
-        splits=Splits(train="train.csv", dev="val.csv", test="test.csv"),
+        "swag", "completion", "swag", "swag", splits=Splits("train.csv", "val.csv", "test.csv"),
         hub=Hub("allenai/swag", "regular"),
     ),
     Dataset(
-        "hellaswag",
-        task="completion",
-        layout="hellaswag",
-        folder="hellaswag",
-        splits=Splits(
-            train="hellaswag_train.jsonl", dev="hellaswag_val.jsonl", test="hellaswag_test.jsonl"
-        ),
-        hub=Hub("Rowan/hellaswag"),
+        "hellaswag", "completion", "hellaswag", "hellaswag", hub=Hub("Rowan/hellaswag"),
+        splits=Splits(*(f"hellaswag_{name}.jsonl" for name in ("train", "val", "test"))),
     ),
 )

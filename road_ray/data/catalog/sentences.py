@@ -9,23 +9,25 @@ from road_ray.data.task_and_dataset import Columns, Dataset, Hub, Splits
 _PAIR_LABELS = {"0": "different", "1": "same"}
 _TWO = ("sentence1", "sentence2")
 _PREMISE = ("premise", "hypothesis")
+_SENTENCE = Columns(("sentence",), "label")
+_PAIR = Columns(_TWO, "label", "index")
 _SPLITS = Splits(test="test.tsv")
-_QNLI = Columns(("question", "sentence"), label="label", id="index")
 
 
 def _glue(
     name: str,
     task: str,
     folder: str,
-    columns: Columns,
+    columns: Columns = _PAIR,
     *,
+    test_text: tuple[str | int, ...] = (),
     splits: Splits = _SPLITS,
     hub_text: tuple[str | int, ...] = (),
     hub: Hub | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a data set of the GLUE benchmark, whose columns of text on the hub are ``hub_text``,
-    unless they have the names of the files.
+    """Return a data set of the GLUE benchmark. Its columns of text in the test file are
+    ``test_text`` and on the hub ``hub_text``, unless they have the names of the others.
     """
     on_hub = Columns(hub_text or columns.text, label="label", id="idx")
     return Dataset(
@@ -34,6 +36,7 @@ def _glue(
         layout="glue_tsv",
         folder=f"glue/{folder}",
         columns=columns,
+        test_columns=Columns(test_text, id="index") if test_text else None,
         splits=splits,
         hub=hub or Hub("nyu-mll/glue", name, columns=on_hub),
         **options,
@@ -41,20 +44,12 @@ def _glue(
 
 
 def _mnli(name: str, kind: str, train: str | None) -> Dataset:
+    on_hub = {"dev": f"validation_{kind}", "test": f"test_{kind}"}
     return _glue(
-        name,
-        "nli",
-        "MNLI",
-        Columns(_TWO, label="gold_label", id="index"),
-        test_columns=Columns(_TWO, id="index"),
-        splits=Splits(train=train, dev=f"dev_{kind}.tsv", test=f"test_{kind}.tsv"),
-        hub=Hub(
-            "nyu-mll/glue",
-            "mnli",
-            splits={"dev": f"validation_{kind}", "test": f"test_{kind}"},
-            columns=Columns(_PREMISE, label="label", id="idx"),
-        ),
-    )
+        name, "nli", "MNLI", Columns(_TWO, "gold_label", "index"),
+        test_text=_TWO, splits=Splits(train, f"dev_{kind}.tsv", f"test_{kind}.tsv"),
+        hub=Hub("nyu-mll/glue", "mnli", None, on_hub, columns=Columns(_PREMISE, "label", "idx")),
+    )  # fmt: skip
 
 
 def _adv_glue(
@@ -76,122 +71,64 @@ def _adv_glue(
 _THREE = ("entailment", "neutral", "contradiction")
 _ENTAILS = ("entailment", "not_entailment")
 
+# An entry is read as one row of a table: name, task, folder (of others than GLUE's the layout
+# before it), columns, splits.
+# fmt: off
 SENTENCES = (
     _glue(
-        "cola",
-        "acceptability",
-        "CoLA",
-        Columns((3,), label=1),
-        hub_text=("sentence",),
-        test_columns=Columns(("sentence",), id="index"),
-        metrics=("matthews",),
+        "cola", "acceptability", "CoLA", Columns((3,), 1), hub_text=("sentence",),
+        test_text=("sentence",), metrics=("matthews",),
         label_map={"0": "unacceptable", "1": "acceptable"},
     ),
     _glue(
-        "sst2",
-        "sentiment",
-        "SST-2",
-        Columns(("sentence",), label="label"),
-        test_columns=Columns(("sentence",), id="index"),
+        "sst2", "sentiment", "SST-2", _SENTENCE, test_text=("sentence",),
         label_map={"0": "negative", "1": "positive"},
     ),
     _glue(
-        "mrpc",
-        "paraphrase",
-        "MRPC",
-        Columns(("#1 String", "#2 String"), label="Quality"),
-        hub_text=_TWO,
-        test_columns=Columns(("#1 String", "#2 String"), id="index"),
-        metrics=("f1", "accuracy"),
+        "mrpc", "paraphrase", "MRPC", Columns(("#1 String", "#2 String"), "Quality"),
+        test_text=("#1 String", "#2 String"), hub_text=_TWO, metrics=("f1", "accuracy"),
         label_map=_PAIR_LABELS,
     ),
     _glue(
-        "stsb",
-        "similarity",
-        "STS-B",
-        Columns(_TWO, label="score", id="index"),
+        "stsb", "similarity", "STS-B", Columns(_TWO, "score", "index"),
         metrics=("pearson", "spearman"),
     ),
     _glue(
-        "qqp",
-        "paraphrase",
-        "QQP",
-        Columns(("question1", "question2"), label="is_duplicate", id="id"),
-        metrics=("f1", "accuracy"),
-        label_map=_PAIR_LABELS,
+        "qqp", "paraphrase", "QQP", Columns(("question1", "question2"), "is_duplicate", "id"),
+        metrics=("f1", "accuracy"), label_map=_PAIR_LABELS,
     ),
     _mnli("mnli", "matched", "train.tsv"),
     _mnli("mnli_mismatched", "mismatched", None),
-    _glue("qnli", "qnli", "QNLI", _QNLI),
-    _glue("rte", "rte", "RTE", Columns(_TWO, label="label", id="index")),
-    _glue(
-        "wnli",
-        "coreference",
-        "WNLI",
-        Columns(_TWO, label="label", id="index"),
-        label_map={"0": "not_entailment", "1": "entailment"},
-    ),
+    _glue("qnli", "qnli", "QNLI", Columns(("question", "sentence"), "label", "index")),
+    _glue("rte", "rte", "RTE"),
+    _glue("wnli", "coreference", "WNLI", label_map={"0": "not_entailment", "1": "entailment"}),
     _glue(  # the diagnostic set: predictions only
-        "ax",
-        "nli",
-        "diagnostic",
-        Columns(_TWO, id="index"),
-        hub_text=_PREMISE,
-        splits=Splits(train=None, dev=None, test="diagnostic.tsv"),
-        metrics=("matthews",),
+        "ax", "nli", "diagnostic", Columns(_TWO, id="index"), hub_text=_PREMISE,
+        splits=Splits(None, None, "diagnostic.tsv"), metrics=("matthews",),
     ),
     Dataset(
-        "snli",
-        task="nli",
-        layout="glue_tsv",
-        folder="snli",
-        columns=Columns(_TWO, label="gold_label"),
-        splits=Splits(
-            train="train.tsv|snli_1.0_train.txt",
-            dev="dev.tsv|snli_1.0_dev.txt",
-            test="test.tsv|snli_1.0_test.txt",
-        ),
-        hub=Hub("stanfordnlp/snli", columns=Columns(_PREMISE, label="label")),
+        "snli", "nli", "glue_tsv", "snli", Columns(_TWO, "gold_label"),
+        Splits(*(f"{name}.tsv|snli_1.0_{name}.txt" for name in ("train", "dev", "test"))),
+        hub=Hub("stanfordnlp/snli", columns=Columns(_PREMISE, "label")),
     ),
     Dataset(
-        "amazon",
-        task="rating",
-        layout="table",
-        folder="amazon",
-        columns=Columns(("title", "text"), label="stars"),
-        splits=Splits(train="train.jsonl", dev="dev.jsonl"),
+        "amazon", "rating", "table", "amazon", Columns(("title", "text"), "stars"),
+        Splits("train.jsonl", "dev.jsonl"),
     ),
     Dataset(
-        "boolq",
-        task="boolq",
-        layout="table",
-        folder="boolq",
-        columns=Columns(("question", "passage"), label="label|answer"),
-        splits=Splits(train="train.jsonl", dev="dev.jsonl|val.jsonl", test="test.jsonl"),
-        hub=Hub("google/boolq"),
-        label_map={"false": "no", "true": "yes"},
+        "boolq", "boolq", "table", "boolq", Columns(("question", "passage"), "label|answer"),
+        Splits("train.jsonl", "dev.jsonl|val.jsonl", "test.jsonl"),
+        hub=Hub("google/boolq"), label_map={"false": "no", "true": "yes"},
     ),
     Dataset(
-        "conll2003",
-        task="ner",
-        layout="conll",
-        folder="conll2003",
-        columns=Columns((0,), label=-1),
-        splits=Splits(
-            train="eng.train|train.txt", dev="eng.testa|valid.txt", test="eng.testb|test.txt"
-        ),
-        metrics=("entity_f1",),
-        hub=Hub("lhoestq/conll2003"),
+        "conll2003", "ner", "conll", "conll2003", Columns((0,), -1),
+        Splits("eng.train|train.txt", "eng.testa|valid.txt", "eng.testb|test.txt"),
+        metrics=("entity_f1",), hub=Hub("lhoestq/conll2003"),
     ),
     Dataset(  # paraphrases of many shared words; a test of robustness for the head of QQP
-        "paws",
-        task="paraphrase",
-        layout="glue_tsv",
-        folder="paws",
-        columns=Columns(_TWO, label="label", id="id"),
-        splits=Splits(train="train.tsv", dev="dev.tsv|dev_and_test.tsv", test="test.tsv"),
-        hub=Hub("google-research-datasets/paws", "labeled_final"),
-        label_map=_PAIR_LABELS,
+        "paws", "paraphrase", "glue_tsv", "paws", Columns(_TWO, "label", "id"),
+        Splits("train.tsv", "dev.tsv|dev_and_test.tsv", "test.tsv"),
+        hub=Hub("google-research-datasets/paws", "labeled_final"), label_map=_PAIR_LABELS,
     ),
     _adv_glue("sst2", "sentiment", "sst2", ("sentence",), ("negative", "positive")),
     _adv_glue("qqp", "paraphrase", "qqp", ("question1", "question2"), ("different", "same")),

@@ -137,11 +137,9 @@ def check_labels(examples: Sequence[Example], dataset: Dataset, task: Task) -> N
 
 def _checked(examples: Sequence[Example], dataset: Dataset, task: Task) -> list[Any]:
     """Return the examples. Raises ``ConfigError`` if they are not of the kind of the task."""
-    kinds: dict[type[Kind], type[Example]] = {
-        Span: SpanExample, Tag: TagExample, Choose: ChoiceExample,
-    }  # fmt: skip
-    wanted = (of for kind, of in kinds.items() if isinstance(task.kind, kind))
-    kind = next(wanted, TextExample)
+    kinds: dict[type[Kind], type[Example]]
+    kinds = {Span: SpanExample, Tag: TagExample, Choose: ChoiceExample}
+    kind = next((kinds[k] for k in kinds if isinstance(task.kind, k)), TextExample)
     if not all(isinstance(example, kind) for example in examples):
         raise ConfigError(
             f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "

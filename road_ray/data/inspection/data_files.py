@@ -110,8 +110,13 @@ def layout_of(path: Path) -> Layout:
     suffix = suffix_of(path)
     if path.is_dir():
         return "table" if [*path.glob("*.parquet"), *path.glob("*.arrow")] else "text"
-    if suffix in _CONLL or (suffix in (".txt", ".tsv", "") and _is_tagged(path)):
+    if suffix in _CONLL:
         return "conll"
+    if suffix in (".txt", ".tsv", ""):  # words with columns, of which the last is a tag
+        lines = (cells_of(line) for _, line in islice(numbered_lines(path), _SNIFFED_LINES))
+        words = [cells for cells in lines if cells and cells[0] != "-DOCSTART-"]
+        if words and all(len(cells) > 1 and TAG.fullmatch(cells[-1]) for cells in words):
+            return "conll"
     if suffix in TABLES:
         return "table"
     if path.name.endswith(_TEXT):
@@ -121,13 +126,6 @@ def layout_of(path: Path) -> Layout:
         f"  allowed: {', '.join(TABLES)} (SQuAD's JSON too), text of words and tags in columns "
         "(CoNLL), .txt for pre-training, or a folder of them"
     )
-
-
-def _is_tagged(path: Path) -> bool:
-    """Return True if the first lines are words with columns, of which the last is a tag."""
-    lines = (cells_of(line) for _, line in islice(numbered_lines(path), _SNIFFED_LINES))
-    words = [cells for cells in lines if cells and cells[0] != "-DOCSTART-"]
-    return bool(words) and all(len(cells) > 1 and TAG.fullmatch(cells[-1]) for cells in words)
 
 
 def _files_of(path: Path) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from road_ray.data.task_and_dataset import (
     Columns,
     Dataset,
     Hub,
+    Kind,
     MultiLabel,
     Regress,
     Span,
@@ -262,13 +263,13 @@ class CustomDataset(Config):
         text, label = self.text, self.label
         if self.kind == "tag" and not text:
             text, label = (0,), -1 if label == "label" else label
-        splits = Splits(self.train, self.dev, self.test)
-        if self.hub and not (self.train or self.dev or self.test):
-            splits = Splits("train", "validation")
+        train, dev = self.train, self.dev
+        if self.hub and not (train or dev or self.test):
+            train, dev = "train", "validation"
         dev_fraction = None if self.dev else self.dev_fraction
         if dev_fraction is not None:
-            train = self.train or "train"
-            splits = Splits(train, train, self.test)
+            dev = train = train or "train"
+        splits = Splits(train, dev, self.test)
         reader = self.layout if self.layout and is_own(self.layout) else None
         metrics, language = self.metrics or (), ""
         if self.kind == "span" and metrics:
@@ -277,13 +278,7 @@ class CustomDataset(Config):
         hub = None
         if self.hub:
             names = {split: name for split, name in vars(splits).items() if name}
-            hub = Hub(
-                self.hub,
-                self.configuration,
-                splits=names,
-                revision=self.revision,
-                first_rows=self.first_rows,
-            )
+            hub = Hub(self.hub, self.configuration, None, names, self.revision, self.first_rows)
         return Dataset(
             name,
             task=self.task_name(name),
@@ -313,16 +308,12 @@ class CustomDataset(Config):
 
     def new_task(self, name: str) -> Task:
         """Return the new task of a data set that shares no task of the catalogue."""
-        match self.kind:
-            case "classify":
-                return Task(name, Classify(self.labels), self.head)
-            case "multi":
-                return Task(name, MultiLabel(self._named_labels), self.head)
-            case "regress":
-                return Task(name, Regress(self.low, self.high), self.head)
-            case "span":
-                return Task(name, Span())
-            case "tag":
-                return Task(name, Tag(self.labels))
-            case "choose":
-                return Task(name, Choose(len(self.text) - 1))
+        kinds: dict[str, Kind] = {
+            "classify": Classify(self.labels),
+            "multi": MultiLabel(self._named_labels),
+            "regress": Regress(self.low, self.high),
+            "span": Span(),
+            "tag": Tag(self.labels),
+            "choose": Choose(len(self.text) - 1),
+        }
+        return Task(name, kinds[self.kind], self.head)
