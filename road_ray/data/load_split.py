@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from road_ray.data.task_and_dataset import (
     Task,
     own_metric,
 )
-from road_ray.data.tokenizer import load_tokenizer, put_space_before_words
+from road_ray.data.tokenizer import load_tokenizer
 from road_ray.data.training_rows import (
     REST,
     corrected,
@@ -154,11 +154,18 @@ def training_tokenizer(
     path: Path | str, names: Iterable[str], source: SourceConfig
 ) -> PreTrainedTokenizerFast:
     """Return the tokenizer at ``path`` as a model is trained with it on these data sets: for tagged
-    words, with a space before each word.
+    words, a byte-level one reads a word alone as within a text, with a space before it, which is
+    saved with it.
+
+    Source: transformers, run_ner.py, ``add_prefix_space=True``.
     """
-    tokenizer = load_tokenizer(path)
+    tokenizer: Any = load_tokenizer(path)
     if any(isinstance(find_dataset(name, source)[1].kind, Tag) for name in names):
-        put_space_before_words(tokenizer)
+        whole = tokenizer.backend_tokenizer.pre_tokenizer
+        for part in whole if type(whole).__name__ == "Sequence" else [whole]:
+            if type(part).__name__ == "ByteLevel":
+                part.add_prefix_space = True
+                tokenizer.add_prefix_space = tokenizer.init_kwargs["add_prefix_space"] = True
     return tokenizer
 
 

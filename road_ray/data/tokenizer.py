@@ -138,20 +138,6 @@ def gives_segments(tokenizer: Any) -> bool:
     return any(tokenizer("a", "b").get("token_type_ids") or ())
 
 
-def put_space_before_words(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Let a byte-level tokenizer read a word alone as within a text, with a space before it; this
-    is saved with the tokenizer. Others stay as they are.
-
-    Source: transformers, run_ner.py, ``add_prefix_space=True``.
-    """
-    whole: Any = tokenizer.backend_tokenizer.pre_tokenizer
-    parts = list(whole) if type(whole).__name__ == "Sequence" else [whole]
-    for part in parts:
-        if type(part).__name__ == "ByteLevel":
-            part.add_prefix_space = True
-            tokenizer.add_prefix_space = tokenizer.init_kwargs["add_prefix_space"] = True
-
-
 def limit_length(
     tokenizer: PreTrainedTokenizerFast, longest_row: int, trained: int | None = None
 ) -> int:

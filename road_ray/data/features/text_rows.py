@@ -33,15 +33,16 @@ ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its
 
 
 def text_rows(
-    columns: Sequence[Sequence[str]],
+    columns: Sequence[Sequence[Any]],
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
     stride_tokens: int | None = None,
+    of_words: bool = False,
 ) -> dict[str, Any]:
     """Return rows of one text or of two, truncated longest first, as fields of ``Features``; with
     ``stride_tokens`` the windows of one text, which begin so many tokens after each other (0: they
-    do not overlap).
+    do not overlap). ``of_words`` are texts that are lists of words, whose numbers are ``words``.
     """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
@@ -51,11 +52,12 @@ def text_rows(
             f"allowed: at least {special + len(columns)}"
         )
     options: dict[str, Any] = {"truncation": True, "max_length": max_length_tokens}
+    options["is_split_into_words"] = of_words
     if stride_tokens is not None:
         room = max_length_tokens - special
         overlap = room - min(stride_tokens or room, room)
         options |= {"return_overflowing_tokens": True, "stride": overlap}
-    made = RowsOfTokens(tokenizer, num_texts=len(columns))
+    made = RowsOfTokens(tokenizer, num_texts=len(columns), of_words=of_words)
     rows, tokens, example = 0, 0, list[int]()
     for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + ROWS_AT_A_TIME]) for texts in columns]
@@ -104,13 +106,15 @@ class RowsOfTokens:
     tokenizer without special tokens, gets the unknown token: a model cannot read nothing.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1) -> None:
-        self.num_texts = num_texts
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1, of_words: bool = False
+    ) -> None:
+        self.num_texts, self.of_words = num_texts, of_words
         ids = (tokenizer.unk_token_id, tokenizer.pad_token_id)
         self.filler = next((number for number in ids if number), 0)
         self.has_segments = "token_type_ids" in tokenizer.model_input_names
         self.tokens, self.segments = array("i"), array("b")
-        self.lengths, self.firsts = array("q"), array("i")
+        self.lengths, self.firsts, self.words = array("q"), array("i"), array("i")
 
     def add(self, encodings: Sequence[Encoding]) -> None:
         """Append rows; of each only the numbers are kept."""
@@ -122,6 +126,9 @@ class RowsOfTokens:
             self.firsts.append(len(row) if one else second_begins(encoding.sequence_ids))
             if self.has_segments:
                 self.segments.extend(encoding.type_ids or [0])
+            if self.of_words:
+                numbers = encoding.word_ids or [None]
+                self.words.extend(-1 if word is None else word for word in numbers)
 
     def fields(self) -> dict[str, Any]:
         """Return all rows, as fields of ``Features``."""
@@ -130,6 +137,7 @@ class RowsOfTokens:
             "bounds": bounds_of(np.array(self.lengths, np.int64)),
             "first_segment": np.array(self.firsts, np.int32),
             "segments": np.array(self.segments, np.int8) if self.has_segments else None,
+            "words": np.array(self.words, np.int32) if self.of_words else None,
         }
 
 
@@ -159,51 +167,23 @@ def encode_tags(
     control character, is in no row. Source: Devlin et al. 2019, section 5.3 (the first sub-token
     stands for the word).
     """
-    check_fast(tokenizer)
-    special = tokenizer.num_special_tokens_to_add()
-    if max_length_tokens <= special:
-        raise ConfigError(
-            f"max_length_tokens = {max_length_tokens}\n  allowed: at least {special + 1}"
-        )
     labels = np.array(tag_numbers(examples, task), np.int64)
-    made = RowsOfTokens(tokenizer)
-    row_examples, words, gold = [], [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    first_word = np.cumsum([0, *(len(example.words) for example in examples)])
-    for first in range(0, len(examples), ROWS_AT_A_TIME):
-        chunk = [list(example.words) for example in examples[first : first + ROWS_AT_A_TIME]]
-        encoded = tokenized(
-            tokenizer,
-            chunk,
-            is_split_into_words=True,
-            truncation=True,
-            max_length=max_length_tokens,
-            return_overflowing_tokens=True,
-        )
-        made.add(encoded.encodings or [])
-        seen = (-1, -1)  # example and word of the last token, which may go on in the next row
-        for row, sample in enumerate(encoded["overflow_to_sample_mapping"]):
-            example = first + sample
-            row_examples.append(example)
-            ids = encoded.word_ids(row) or [None]  # a row without tokens has one
-            numbers = np.full(len(ids), -1, np.int32)
-            for place, word in enumerate(ids):
-                if word is not None and (example, word) != seen:
-                    numbers[place], seen = word, (example, word)
-            words.append(numbers)
-            known = labels[first_word[example] + numbers.clip(0)] if len(labels) else numbers
-            gold.append(np.where(numbers < 0, UNKNOWN, known))
-    if len(row_examples) > len(examples):
-        further = len(row_examples) - len(examples)
-        _log.info("%s: %d sentences need a further row", name, further)
-    return Features(
-        dataset=name,
-        task=task.name,
-        gold={"labels": np.concatenate(gold)},
-        example=np.array(row_examples, np.int32),
-        max_length_tokens=max_length_tokens,
-        words=np.concatenate(words),
-        **made.fields(),
+    texts = [list(example.words) for example in examples]
+    rows = text_rows(
+        [texts], tokenizer, max_length_tokens=max_length_tokens, stride_tokens=0, of_words=True
     )
+    if (further := len(rows["example"]) - len(examples)) > 0:
+        _log.info("%s: %d sentences need a further row", name, further)
+    # The number of each word over all sentences: one that goes on in a further row has the same.
+    words, examples_of = rows["words"], np.repeat(rows["example"], np.diff(rows["bounds"]))
+    inside = np.flatnonzero(words >= 0)
+    numbers = np.cumsum([0, *map(len, texts)])[examples_of[inside]] + words[inside]
+    begins = np.diff(numbers, prepend=-1) != 0
+    words[inside[~begins]] = -1
+    gold = np.full(len(words), UNKNOWN, np.int64)
+    gold[inside[begins]] = labels[numbers[begins]]
+    limit = max_length_tokens
+    return Features(name, task.name, gold={"labels": gold}, max_length_tokens=limit, **rows)
 
 
 def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:

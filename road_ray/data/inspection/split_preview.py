@@ -37,7 +37,10 @@ def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -
     about = f"{bare:,} without answer" if spans else ", ".join(labels)
     lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
     for example in examples[:rows]:
-        lines += ["", *map(_cut, _shown(example))]
+        lines.append("")
+        for text in _shown(example):
+            indent = text[: len(text) - len(text.lstrip(" "))]
+            lines.append(indent + shorten(" ".join(text.split()), _SHOWN))
     return "\n".join(lines)
 
 
@@ -54,11 +57,6 @@ def _shown(example: Example) -> list[str]:
     else:
         gold = example.label or "unknown"
     return [*example.texts, f"  gold: {gold}"]
-
-
-def _cut(text: str) -> str:
-    indent = text[: len(text) - len(text.lstrip(" "))]
-    return indent + shorten(" ".join(text.split()), _SHOWN)
 
 
 def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, rows: int) -> str:

@@ -76,7 +76,11 @@ def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
                     f"{where}: choice {place + 1} of {len(choices)} is missing; seen {choice!r}\n"
                     "  fix: correct the row, or remove the question"
                 )
-        label = _number(str(answer), len(choices))
+        number_or_letter = str(answer)
+        if len(number_or_letter) == 1 and "A" <= number_or_letter.upper() <= "Z":
+            number_or_letter = str(ord(number_or_letter.upper()) - ord("A"))
+        known = number_or_letter in map(str, range(len(choices)))
+        label = int(number_or_letter) if known else None
         hidden = answer in (None, "") or (not table.labelled and below_zero(str(answer)))
         if label is None and not hidden:
             raise DataError(
@@ -87,10 +91,3 @@ def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
         id = None if columns.id is None else row.get(str(columns.id))
         name = str(number if id is None else id)
         yield ChoiceExample(name, check_text(question, where, "question"), texts, label, where)
-
-
-def _number(answer: str, choices: int) -> int | None:
-    """Return the number of the choice that a number or letter means; None if there is none."""
-    if len(answer) == 1 and "A" <= answer.upper() <= "Z":
-        answer = str(ord(answer.upper()) - ord("A"))
-    return int(answer) if answer in map(str, range(choices)) else None

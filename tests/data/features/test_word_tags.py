@@ -72,6 +72,7 @@ def test_a_sentence_without_words_is_a_row_without_labels(letters):
     assert letters.convert_ids_to_tokens(rows.row(1).tolist()) == ["[CLS]", "[SEP]"]
     assert (rows.gold["labels"][rows.bounds[1] : rows.bounds[2]] == -100).all()
     assert len(encoded([TagExample("1", (), None, "f:2")], letters)) == 1
+    assert len(encoded([sentence("a", "O"), TagExample("1", (), (), "f:2")], letters)) == 2
 
 
 def test_a_tag_that_the_task_lacks_is_named(letters):
