@@ -154,10 +154,6 @@ class TextReader:
         """
         return [self._read(tuple(row)) for row in texts]
 
-    def lengths(self, rows: Sequence[Sequence[TokenRow]]) -> Longs:
-        """Return the number of tokens of each example."""
-        return np.array([sum(len(row.tokens) for row in example) for example in rows], np.int64)
-
     def carried(
         self, rows: Sequence[Sequence[TokenRow]], answers: Tensor, batch: Mapping[str, Any]
     ) -> tuple[Tensor, dict[str, float]]:

@@ -155,7 +155,7 @@ class LocalEnsemble(Ensemble):
         device: str | torch.device = "cpu",
     ) -> LocalEnsemble:
         """Load one teacher per directory."""
-        return cls([options.load(directory, task, device) for directory in directories])
+        return cls([Teacher(directory, task, options, device) for directory in directories])
 
     @property
     def size(self) -> int:

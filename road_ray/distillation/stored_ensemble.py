@@ -310,5 +310,5 @@ def _stored_rows(
     if not isinstance(reader.task.kind, Span | Tag):
         return Rows(keys, np.ones((len(keys), 1), np.bool_)), None
     tokens = reader.rows(texts)
-    lengths = reader.lengths(tokens)
+    lengths = np.array([sum(len(row.tokens) for row in example) for example in tokens], np.int64)
     return Rows(keys, np.arange(int(lengths.max(initial=0))) < lengths[:, None]), tokens

@@ -44,27 +44,46 @@ from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, ro
 OWN_TOKENS = "own_tokens"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TeacherOptions:
+    """Options with which teachers are loaded, the same in actors, in this process and for the check
+    of their parity.
+
+    ``student`` is the fingerprint of the student's tokenizer: teachers with another one read texts.
+    None: all have the student's. ``compiled``: ``torch.compile`` makes the kernels at the first
+    answer, for batches of any shape.
+    """
+
+    student: str | None = None
+    label_map: LabelMap | None = None
+    precision: TeacherPrecision = "auto"
+    compiled: bool = False
+
+
+PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
+
+
 class Teacher:
     """A frozen ``transformers`` model, its classes in the order of the task's labels.
 
-    ``compiled``: ``torch.compile`` makes its kernels at the first answer, for batches of any shape.
-    ``stats`` are sums over the rows of the last answer: none for the student's tokenizer.
+    With another tokenizer than the student's it has a ``reader``, and ``logits`` needs the
+    ``texts`` of the rows, ``[B]`` tuples; for spans ``offsets`` ``[B, 2, L]`` and for tags
+    ``words`` ``[B, L]`` of the student's tokens, as ``RowTexts`` makes them. ``stats`` are sums
+    over the rows of the last answer: none for the student's tokenizer.
     """
 
     def __init__(
         self,
         directory: str | Path,
         task: Task,
-        *,
-        label_map: LabelMap | None = None,
+        options: TeacherOptions = PLAIN,
         device: str | torch.device = "cpu",
-        precision: TeacherPrecision = "auto",
-        compiled: bool = False,
     ) -> None:
         import transformers
 
         self.directory, self.device = locate_model(directory), torch.device(device)
         self.task, self.stats = task, dict[str, float]()
+        label_map, precision = options.label_map, options.precision
         order = check_teacher(self.directory, task, label_map=label_map)
         self._model: Any
         if stored_head(self.directory) is not None:
@@ -93,7 +112,13 @@ class Teacher:
             for part in self._model.modules():
                 if isinstance(part, torch.nn.Linear):
                     part.to(self._autocast)
-        if compiled:
+        self.reader: TextReader | None = None
+        if options.student is not None and reads_other_tokens(self.directory, options.student):
+            self.reader, config = TextReader(self.directory, task), self._model.config
+            self._pad_id: int | None = (
+                config.pad_token_id if is_decoder(config) else pad_id_of(self.reader.tokenizer)
+            )
+        if options.compiled:
             compile_for_all_shapes(self._model)
 
     def logits(
@@ -105,8 +130,24 @@ class Teacher:
     ) -> Tensor:
         """Return raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans
         and ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding, which no rule and no loss reads.
-        ``texts`` are inputs of teachers with another tokenizer and are not read.
+
+        Those of a ``reader`` are for the student's tokens too: of spans log-probabilities, of tags
+        at the first token of each word. With ``own_tokens`` in the batch, they are for its own.
+        Without one, ``texts`` are not read.
         """
+        if self.reader is None:
+            return self._logits(input_ids, attention_mask, token_type_ids)
+        rows = self.reader.rows(self.reader.needed(texts, "texts"))
+        answers = self._answers(self.reader, rows)
+        if OWN_TOKENS in texts:
+            return answers
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask, **texts}
+        carried, self.stats = self.reader.carried(rows, answers, batch)
+        return carried
+
+    def _logits(
+        self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
+    ) -> Tensor:
         device, width = self.device, input_ids.shape[-1]
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
@@ -139,6 +180,35 @@ class Teacher:
             )
         return logits
 
+    def _answers(self, reader: TextReader, examples: Sequence[Sequence[TokenRow]]) -> Tensor:
+        """Return the model's logits in own tokens. ``-> [B, C]``, ``[B, 2, T]``, ``[B, T, C]``."""
+        rows = [row for example in examples for row in example]
+        longest = max(len(row.tokens) for row in rows)
+        width = padded_width(longest, max(reader.longest, longest))
+        padding = self._pad_id
+        if padding is None:  # a decoder finds the last token of a row by the id of padding alone,
+            # so one without padding gets an id that no row has, which gives the last token
+            used = {int(token) for row in rows for token in row.tokens}
+            padding = next(number for number in range(len(used) + 1) if number not in used)
+            self._model.config.pad_token_id = padding
+        ids = np.full((len(rows), width), padding, np.int64)
+        mask, segments = np.zeros_like(ids), np.zeros_like(ids)
+        for number, row in enumerate(rows):
+            length = len(row.tokens)
+            ids[number, :length] = row.tokens
+            mask[number, :length] = 1
+            if row.segments is not None:
+                segments[number, :length] = row.segments
+        inputs = [torch.from_numpy(array) for array in (ids, mask, segments)]
+        if isinstance(self.task.kind, Choose):
+            inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
+        answers = self._logits(*inputs)
+        if isinstance(self.task.kind, Tag):  # the rows of each sentence are joined
+            parts = iter(answers)
+            joined = [torch.cat([next(parts)[: len(r.tokens)] for r in rows]) for rows in examples]
+            answers = pad_sequence(joined, batch_first=True, padding_value=PAD_LOGIT)
+        return answers
+
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of a teacher: tensors ``[B, L]`` each, and for teachers with another
@@ -169,102 +239,6 @@ def some_rows(inputs: Mapping[str, Any], numbers: NDArray[np.integer[Any]]) -> d
         for name, value in inputs.items()
     }
 
-
-class TextTeacher(Teacher):
-    """Teacher with another tokenizer than the student's.
-
-    ``logits`` needs the ``texts`` of the rows, ``[B]`` tuples; for spans ``offsets`` ``[B, 2, L]``
-    and for tags ``words`` ``[B, L]`` of the student's tokens, as ``RowTexts`` makes them.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.reader = TextReader(self.directory, self.task)
-        config = self._model.config
-        self._pad_id: int | None = (
-            config.pad_token_id if is_decoder(config) else pad_id_of(self.reader.tokenizer)
-        )
-
-    def logits(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        **texts: Any,
-    ) -> Tensor:
-        """Return logits in the shapes of ``Teacher.logits``, for the student's tokens: those of
-        classes as they are; of spans log-probabilities; of tags at the first token of each word.
-        With ``own_tokens`` in the batch, return them for the teacher's own tokens.
-        """
-        rows = self.reader.rows(self.reader.needed(texts, "texts"))
-        answers = self._answers(rows)
-        if OWN_TOKENS in texts:
-            return answers
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask, **texts}
-        carried, self.stats = self.reader.carried(rows, answers, batch)
-        return carried
-
-    def _answers(self, examples: Sequence[Sequence[TokenRow]]) -> Tensor:
-        """Return the model's logits in own tokens. ``-> [B, C]``, ``[B, 2, T]``, ``[B, T, C]``."""
-        rows = [row for example in examples for row in example]
-        longest = max(len(row.tokens) for row in rows)
-        width = padded_width(longest, max(self.reader.longest, longest))
-        padding = self._pad_id
-        if padding is None:  # a decoder finds the last token of a row by the id of padding alone,
-            # so one without padding gets an id that no row has, which gives the last token
-            used = {int(token) for row in rows for token in row.tokens}
-            padding = next(number for number in range(len(used) + 1) if number not in used)
-            self._model.config.pad_token_id = padding
-        ids = np.full((len(rows), width), padding, np.int64)
-        mask, segments = np.zeros_like(ids), np.zeros_like(ids)
-        for number, row in enumerate(rows):
-            length = len(row.tokens)
-            ids[number, :length] = row.tokens
-            mask[number, :length] = 1
-            if row.segments is not None:
-                segments[number, :length] = row.segments
-        inputs = [torch.from_numpy(array) for array in (ids, mask, segments)]
-        if isinstance(self.task.kind, Choose):
-            inputs = [array.view(-1, self.task.kind.choices, width) for array in inputs]
-        answers = super().logits(*inputs)
-        if isinstance(self.task.kind, Tag):  # the rows of each sentence are joined
-            parts = iter(answers)
-            joined = [torch.cat([next(parts)[: len(r.tokens)] for r in rows]) for rows in examples]
-            answers = pad_sequence(joined, batch_first=True, padding_value=PAD_LOGIT)
-        return answers
-
-
-@dataclass(frozen=True, kw_only=True)
-class TeacherOptions:
-    """Options with which teachers are loaded, the same in actors, in this process and for the check
-    of their parity.
-
-    ``student`` is the fingerprint of the student's tokenizer: teachers with another one read texts.
-    None: all have the student's.
-    """
-
-    student: str | None = None
-    label_map: LabelMap | None = None
-    precision: TeacherPrecision = "auto"
-    compiled: bool = False
-
-    def load(
-        self, directory: str | Path, task: Task, device: str | torch.device = "cpu"
-    ) -> Teacher:
-        """Load a teacher, or one that reads texts."""
-        student = self.student
-        other = student is not None and reads_other_tokens(locate_model(directory), student)
-        return (TextTeacher if other else Teacher)(
-            directory,
-            task,
-            label_map=self.label_map,
-            device=device,
-            precision=self.precision,
-            compiled=self.compiled,
-        )
-
-
-PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
 
 # Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
 # another device's order of summation; in bf16 that order changes the rounding of every layer, and
@@ -297,7 +271,7 @@ def check_parity(
     plain = replace(options, compiled=False, precision="fp32" if precision == "int8" else precision)
     differences = []
     for index, directory in enumerate(directories):
-        reference = plain.load(directory, task, device)
+        reference = Teacher(directory, task, plain, device)
         expected, actual = reference.logits(**inputs_of(batch)).cpu(), answers[index].cpu()
         del reference  # one teacher at a time: the next may need its memory
         real = expected > -1000.0  # without the padding of spans, which is always equal

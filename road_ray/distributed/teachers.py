@@ -60,7 +60,7 @@ class TeacherActor:
         device: str = "cpu",
         num_threads: int = 1,
     ) -> None:
-        self._teacher = options.load(directory, task, device)
+        self._teacher = Teacher(directory, task, options, device)
         self._num_threads = num_threads
 
     def logits(self, inputs: Inputs) -> Answer:

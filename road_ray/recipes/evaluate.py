@@ -21,7 +21,7 @@ from road_ray.data.model_files import locate_model
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
-from road_ray.distillation.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import check_equal_tokenizers
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import (
@@ -177,9 +177,10 @@ def evaluate_ensemble(
     tokenizer = load_tokenizer(places[0])
     splits = {name: load_split(name, split, source, tokenizer, evaluated=True) for name in names}
     _, task = find_dataset(names[0], source)
+    options = TeacherOptions(label_map=label_map)
     sums: dict[str, list[NDArray[np.float32]]] = {}
     for number, place in enumerate(places, start=1):  # one model is in memory at a time
-        teacher = Teacher(place, task, label_map=label_map, device=Worker.alone().device)
+        teacher = Teacher(place, task, options, Worker.alone().device)
         for name, rows in splits.items():
             title = f"evaluating {name}, model {number} of {len(places)}"
             logits = batched_logits(

@@ -47,15 +47,6 @@ def is_address(place: str) -> bool:
     return "://" in place
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One file of a storage, with size and time to detect changes."""
-
-    path: str
-    bytes: int
-    modified_ns: int
-
-
 class Storage:
     """Files below one address. Copies and pickles carry the address alone."""
 
@@ -86,30 +77,33 @@ class Storage:
         inner = path.removeprefix(self.base).lstrip("/")
         return f"{self}/{inner}" if inner else str(self)
 
-    def list_files(self) -> list[Entry]:
+    def list_files(self) -> list[StoredFile]:
         """Return all files below the address, or the file at the address, in order of paths."""
 
         if file := self.find(self.base):
             return [file]
 
-        def read() -> list[Entry]:
+        def read() -> list[StoredFile]:
             selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
-            entries = self._opened[0].get_file_info(selector)
-            files = [_entry(entry) for entry in entries if entry.type == arrow.FileType.File]
-            return sorted(files, key=lambda entry: entry.path)
+            found = map(self._file, self._opened[0].get_file_info(selector))
+            return sorted(filter(None, found), key=lambda file: file.path)
 
         return retried(read, f"{self}: cannot be listed")
 
-    def find(self, path: str) -> Entry | None:
+    def find(self, path: str) -> StoredFile | None:
         """Return the file at a path, None if there is none."""
 
-        def read() -> Entry | None:
+        def read() -> StoredFile | None:
             if self._is_http:
-                return Entry(path, read_range(path, 0, 1)[1], 0)
-            info = self._opened[0].get_file_info(path)
-            return _entry(info) if info.type == arrow.FileType.File else None
+                return StoredFile(self, path, read_range(path, 0, 1)[1], 0)
+            return self._file(self._opened[0].get_file_info(path))
 
         return retried(read, f"{self.shown(path)}: cannot be looked up")
+
+    def _file(self, info: arrow.FileInfo) -> StoredFile | None:
+        if info.type != arrow.FileType.File:
+            return None
+        return StoredFile(self, info.path, int(info.size or 0), int(info.mtime_ns or 0))
 
     def read(self, path: str, start: int, count: int) -> bytes:
         """Return ``count`` bytes from ``start`` on, fewer at the end of the file."""
@@ -210,34 +204,34 @@ def retried(action: Callable[[], T], failure: str) -> T:
             pause *= 2
 
 
-def _entry(info: Any) -> Entry:
-    return Entry(info.path, int(info.size or 0), int(info.mtime_ns or 0))
-
-
 @dataclass(frozen=True)
 class StoredFile:
-    """File of a storage, with the methods of ``Path`` that readers use."""
+    """File of a storage, with the methods of ``Path`` that readers use, and size and time to detect
+    changes.
+    """
 
     storage: Storage
-    entry: Entry
+    path: str
+    size: int
+    modified_ns: int
 
     def __str__(self) -> str:
-        return self.storage.shown(self.entry.path)
+        return self.storage.shown(self.path)
 
     @property
     def name(self) -> str:
         """Last part of the path."""
-        return PurePosixPath(self.entry.path).name
+        return PurePosixPath(self.path).name
 
     @property
     def suffix(self) -> str:
         """Suffix with its dot."""
-        return PurePosixPath(self.entry.path).suffix
+        return PurePosixPath(self.path).suffix
 
     @property
     def suffixes(self) -> list[str]:
         """All suffixes with their dots."""
-        return PurePosixPath(self.entry.path).suffixes
+        return PurePosixPath(self.path).suffixes
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
         """Open the file for reading, seekable, with a chunk in memory."""
@@ -248,12 +242,12 @@ class _Chunks(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no type
     """Bytes of a stored file; each read is one request, repeated when it fails."""
 
     def __init__(self, file: StoredFile) -> None:
-        super().__init__(None, str(file), cache_type="none", size=file.entry.bytes)
+        super().__init__(None, str(file), cache_type="none", size=file.size)
         self._file = file
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        count = min(end, self._file.entry.bytes) - start
-        content = self._file.storage.read(self._file.entry.path, start, count)
+        count = min(end, self._file.size) - start
+        content = self._file.storage.read(self._file.path, start, count)
         if len(content) < count:  # readers would take it for the end of the file
             raise OSError(
                 errno.EIO,

@@ -21,7 +21,7 @@ from road_ray.distillation.annotate import (
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, stacked
 from road_ray.distillation.losses import kd_loss
-from road_ray.distillation.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from tests.tiny_teacher import make_batch, make_teacher
 
@@ -58,12 +58,14 @@ def test_weights_cast_once_answer_as_autocast_over_fp32_does(tmp_path):
     plain = AutoModelForSequenceClassification.from_pretrained(place).eval()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         expected = plain(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-    assert torch.equal(Teacher(place, NLI, precision="bf16").logits(ids), expected.float())
+    assert torch.equal(
+        Teacher(place, NLI, TeacherOptions(precision="bf16")).logits(ids), expected.float()
+    )
 
 
 def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
     with pytest.raises(ConfigError, match=r"int8: the teachers are on meta(?s:.)*fix: .*bf16"):
-        Teacher(make_teacher(tmp_path / "t"), NLI, device="meta", precision="int8")
+        Teacher(make_teacher(tmp_path / "t"), NLI, TeacherOptions(precision="int8"), "meta")
 
 
 def test_a_teacher_answers_as_the_plain_model_does(tmp_path):

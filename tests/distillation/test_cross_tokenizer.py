@@ -32,7 +32,7 @@ from road_ray.distillation.cross_tokenizer import (
 )
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble
-from road_ray.distillation.teacher import Teacher, TeacherOptions, TextTeacher, inputs_of
+from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_manifest
 from road_ray.errors import DataError
 from road_ray.evaluation.squad import normalize
@@ -49,6 +49,9 @@ EXAMPLES = {
         SpanExample("2", "when?", TEXTS[1], (), "f:1"),
     ],
 }
+
+
+ANOTHER = TeacherOptions(student="another")
 
 
 def task_of(name):
@@ -89,7 +92,7 @@ def test_with_the_students_tokenizer_it_answers_as_a_plain_teacher_does(family, 
     directory, task = teacher(family, name), task_of(name)
     batch = batch_of(name, tokenizer_of(family), max_length_tokens=159)
     plain = Teacher(directory, task).logits(**inputs_of(batch))
-    carried = TextTeacher(directory, task).logits(**inputs_of(batch))
+    carried = Teacher(directory, task, ANOTHER).logits(**inputs_of(batch))
     assert carried.shape == plain.shape
     if name == "squad_v2":
         allowed = allowed_of(batch | {"start_positions": None}).expand_as(plain)
@@ -114,7 +117,7 @@ def test_a_sentence_longer_than_the_teacher_reads_has_all_its_words_answered(tea
     directory = teacher("roberta", "conll2003", max_position_embeddings=18)
     student = tokenizer_of("electra")
     batch = batch_of("conll2003", student)
-    carried = TextTeacher(directory, task_of("conll2003")).logits(**inputs_of(batch))
+    carried = Teacher(directory, task_of("conll2003"), ANOTHER).logits(**inputs_of(batch))
     known = batch["words"] >= 0
     assert (carried[known] != PAD_LOGIT).all()
 
@@ -123,16 +126,16 @@ def test_a_text_longer_than_the_teacher_reads_is_cut_and_counted(teacher):
     directory = teacher("roberta", "squad_v2", max_position_embeddings=42)
     student = tokenizer_of("electra")
     batch = batch_of("squad_v2", student, max_length_tokens=128)
-    first = TextTeacher(directory, task_of("squad_v2"))
+    first = Teacher(directory, task_of("squad_v2"), ANOTHER)
     assert first.logits(**inputs_of(batch)).isfinite().all()
     assert first.stats["cut"] >= 1
 
 
 def test_ids_alone_never_reach_a_teacher_with_another_tokenizer(teacher):
-    first = TextTeacher(teacher("roberta", "mnli"), task_of("mnli"))
+    first = Teacher(teacher("roberta", "mnli"), task_of("mnli"), ANOTHER)
     with pytest.raises(DataError, match="the batch has no texts"):
         first.logits(torch.tensor([[1, 2, 3]]))
-    spans = TextTeacher(teacher("roberta", "squad_v2"), task_of("squad_v2"))
+    spans = Teacher(teacher("roberta", "squad_v2"), task_of("squad_v2"), ANOTHER)
     with pytest.raises(DataError, match="the batch has no offsets"):
         spans.logits(torch.tensor([[1, 2, 3]]), texts=[("who?", "he")])
 

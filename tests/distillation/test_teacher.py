@@ -17,7 +17,7 @@ import road_ray as rr
 from road_ray.data import catalog
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.teacher import TeacherOptions, TextTeacher, check_parity, inputs_of
+from road_ray.distillation.teacher import Teacher, TeacherOptions, check_parity, inputs_of
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.errors import CheckpointError
 from tests.published import TEXTS, tokenizer_of
@@ -64,7 +64,7 @@ def test_a_decoder_answers_in_batches_as_transformers_does_on_one_text(family, p
     check_teacher(tmp_path, task, tokenizer_of("bert"))
     words = " ".join(TEXTS).split()
     texts = [(" ".join(words[n % 9 : n % 9 + 1 + n % 17]),) for n in range(200)]
-    teacher = TextTeacher(tmp_path, task, precision="fp32")
+    teacher = Teacher(tmp_path, task, TeacherOptions(student="another", precision="fp32"))
     batches = [texts[begin : begin + 16] for begin in range(0, len(texts), 16)]
     answers = [teacher.logits(torch.zeros(len(b), 1).long(), texts=b) for b in batches]
     with torch.no_grad():

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 import road_ray as rr
-from road_ray.distillation.teacher import Teacher
+from road_ray.distillation.teacher import Teacher, TeacherOptions
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with
@@ -89,7 +89,7 @@ def test_a_teacher_with_fewer_positions_than_the_batch_reads_its_rows(tmp_path):
     )  # fmt: skip
     ids = torch.randint(5, 50, (2, 104))
     mask = (torch.arange(104) < torch.tensor([[99], [40]])).long()
-    ours = Teacher(directory, KINDS["words"], precision="fp32")
+    ours = Teacher(directory, KINDS["words"], TeacherOptions(precision="fp32"))
     logits = ours.logits(ids, mask)
     model = AutoModelForTokenClassification.from_pretrained(directory).eval()
     with torch.no_grad():

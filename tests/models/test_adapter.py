@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 import road_ray as rr
 from road_ray.data import catalog
-from road_ray.distillation.teacher import TextTeacher
+from road_ray.distillation.teacher import Teacher, TeacherOptions
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import merge_adapter
@@ -74,7 +74,9 @@ def test_an_adapter_teaches_as_peft_answers(peft, family, options, tmp_path):
     model = make_adapter(peft, tmp_path, family, **options)
     merged = model_directory(str(tmp_path / "adapter"))
     assert merged == model_directory(str(tmp_path / "adapter"))
-    teacher = TextTeacher(merged, catalog.task("sentiment"), precision="fp32")
+    teacher = Teacher(
+        merged, catalog.task("sentiment"), TeacherOptions(student="another", precision="fp32")
+    )
     answers = teacher.logits(torch.zeros(3, 1).long(), texts=[(text,) for text in TEXTS])
     tokenizer = tokenizer_of("bert")
     with torch.no_grad():

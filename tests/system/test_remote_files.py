@@ -10,6 +10,7 @@ import re
 import socket
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -46,7 +47,7 @@ def test_files_are_listed_read_and_written(stored_in_s3):
     again = pickle.loads(pickle.dumps(first))
     entries = again.list_files()
     assert [entry.path.removeprefix(first.base) for entry in entries] == ["/a/c.txt", "/b.txt"]
-    assert [entry.bytes for entry in entries] == [10, 10]
+    assert [entry.size for entry in entries] == [10, 10]
     assert again.read(entries[0].path, 8, 5) == b"89"
     assert again.shown(entries[0].path) == f"{first!s}/a/c.txt"
     assert "endpoint" not in str(first)
@@ -282,14 +283,14 @@ def test_a_file_has_the_size_that_the_server_tells(web_server):
     storage = Storage(web_server.address)
     entry = storage.find(storage.base)
     assert entry is not None
-    assert entry.bytes == len(TEXT)
+    assert entry.size == len(TEXT)
     assert storage.read(storage.base, len(TEXT) - 3, 100) == TEXT[-3:]
 
 
 def test_a_shorter_file_is_no_end_of_the_text(web_server):
     storage = Storage(web_server.address)
-    (entry,) = storage.list_files()
-    file = module.StoredFile(storage, module.Entry(entry.path, entry.bytes + 10, 0))
+    (file,) = storage.list_files()
+    file = replace(file, size=file.size + 10)
     with pytest.raises(OSError, match="shorter than when it was listed"):
         file.open().read()
     with pytest.raises(ResourceError, match=r"cannot be read: .*shorter than when it was listed"):

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from road_ray.data.readers.tables import arrow_rows, check_text, numbered_lines, parse_json_line
 from road_ray.errors import DataError
 from road_ray.system.files import SUFFIXES, nearest_path
-from road_ray.system.remote_files import Entry, Storage, StoredFile, is_address
+from road_ray.system.remote_files import Storage, StoredFile, is_address
 
 TextFile: TypeAlias = Path | StoredFile
 TextPlace: TypeAlias = Path | str | tuple[str, ...]
@@ -48,7 +48,7 @@ class Part:
                 if document.strip():
                     yield document
             if isinstance(file, StoredFile):
-                now = _state(file.storage.find(file.entry.path))
+                now = _state(file.storage.find(file.path))
             else:
                 now = _state(file.stat())
             if now != listed:
@@ -58,12 +58,12 @@ class Part:
                 )
 
 
-def _state(found: Entry | os.stat_result | None) -> object:
+def _state(found: StoredFile | os.stat_result | None) -> object:
     """Return a value that changes when the file is written again."""
     if isinstance(found, os.stat_result):
         return found.st_size, found.st_mtime_ns
     # Object stores list fractions of a second that a look-up does not show.
-    return found and (found.bytes, found.modified_ns // 10**9)
+    return found and (found.size, found.modified_ns // 10**9)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def parts_of(files: Sequence[TextFile]) -> list[Part]:
     return [
         Part(
             tuple(group),
-            tuple(_state(file.stat() if isinstance(file, Path) else file.entry) for file in group),
+            tuple(_state(file.stat() if isinstance(file, Path) else file) for file in group),
         )
         for group in groups
         if group
@@ -115,8 +115,7 @@ def text_files(place: TextPlace) -> list[TextFile]:
             return [file for files in pool.map(text_files, place) for file in files]
     if isinstance(place, str) and is_address(place):
         storage = Storage(place)
-        stored = [StoredFile(storage, entry) for entry in storage.list_files()]
-        return _with_text(str(storage), stored)
+        return _with_text(str(storage), storage.list_files())
     place = Path(place)
     if place.is_file():
         if place.suffix in _TABLES:
@@ -151,7 +150,7 @@ def shown(place: TextPlace) -> str:
 
 def size_of_file(file: TextFile) -> int:
     """Return the bytes of a file on disk, compressed or not."""
-    return file.stat().st_size if isinstance(file, Path) else file.entry.bytes
+    return file.stat().st_size if isinstance(file, Path) else file.size
 
 
 def _documents(path: TextFile) -> Iterator[str]:

@@ -154,7 +154,7 @@ def open_corpus(place: Path | Storage, data: CorpusConfig) -> Corpus:
     else:
         path = f"{place.base}/{MANIFEST}"
         entry = place.find(path)
-        content = b"" if entry is None else place.read(path, 0, entry.bytes)
+        content = b"" if entry is None else place.read(path, 0, entry.size)
         manifest, shards = _parse_manifest(content, place.shown(path), str(place))
         num_shuffled = min(num_shuffled or SHUFFLED_SHARDS, len(shards))
         opened = cached = CachedShards(place, shards, data, num_shuffled + 2)

@@ -250,11 +250,11 @@ def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
                 digest.update(opened.read(_SAMPLED_BYTES))
                 opened.seek(max(0, size - _SAMPLED_BYTES))
                 digest.update(opened.read())
-        elif file.entry.modified_ns:
-            digest.update(str(file.entry.modified_ns).encode())
+        elif file.modified_ns:
+            digest.update(str(file.modified_ns).encode())
         else:
             count = min(_SAMPLED_STORED_BYTES, size)
             for start in (0, size - count):
-                digest.update(file.storage.read(file.entry.path, start, count))
+                digest.update(file.storage.read(file.path, start, count))
     total = sum(map(size_of_file, files))
     return f"{Path(shown(place)).name}, {total} bytes, {digest.hexdigest()[:16]}"

@@ -27,7 +27,7 @@ from road_ray.data.load_split import training_tokenizer
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
-from road_ray.distillation.teacher import Teacher, TextTeacher, inputs_of
+from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, reads_other_tokens
 from road_ray.inference.load_model import load
 from road_ray.models.architectures import input_names
@@ -229,12 +229,12 @@ def test_teachers_of_the_same_and_of_another_tokenizer_answer_as_plain_transform
     tokenizer = AutoTokenizer.from_pretrained(directory)
     expected = plain_logits(rows, tokenizer, plain_model(rows, directory), WHOLE)
     batch = own_batch(rows, tokenizer, WHOLE)
-    teacher = Teacher(directory, KINDS[rows], precision="fp32")
+    teacher = Teacher(directory, KINDS[rows], TeacherOptions(precision="fp32"))
     assert_close(teacher.logits(**inputs_of(batch)), expected, rtol=1e-4, atol=1e-5)
     texts = np.empty(3, object)
     given = {"text": [(t,) for t in TEXTS], "pair": PAIRS}
     texts[:] = given.get(rows) or [(question, *pair) for question, pair in _choices()]
-    reader = TextTeacher(directory, KINDS[rows], precision="fp32")
+    reader = Teacher(directory, KINDS[rows], TeacherOptions(student="another", precision="fp32"))
     mine = reader.logits(torch.zeros(3, 4, dtype=torch.long), texts=texts)
     assert_close(mine, expected, rtol=1e-4, atol=1e-5)
 
@@ -300,7 +300,7 @@ def test_a_teacher_without_segments_reads_the_rows_of_a_student_with_them(publis
     expected = plain_logits(
         "pair", AutoTokenizer.from_pretrained(directory), plain_model("pair", directory), WHOLE
     )
-    teacher = Teacher(directory, KINDS["pair"], precision="fp32")
+    teacher = Teacher(directory, KINDS["pair"], TeacherOptions(precision="fp32"))
     assert_close(teacher.logits(**inputs_of(batch)), expected, rtol=1e-4, atol=1e-5)
     plain = AutoModel.from_pretrained(directory).eval()
     inputs = plain_batch("pair", AutoTokenizer.from_pretrained(directory), plain, WHOLE)
