@@ -40,7 +40,6 @@ FREE = {
     "trials.lock": "the processes that run trials",
     "metrics.jsonl": "the curve, with seconds in each row; final figures are in metrics.json",
     "config.resolved.yaml": "the recorded configuration; the command compares it with its own",
-    "sweep.resolved.yaml": "the recorded configuration; the command compares it with its own",
     "checkpoints/*": "the state to resume from; verified by its own manifest when it is loaded",
     "*README.md": "the model card, for people",
     "trials/*/seed-*": "the runs of a trial; their figures are in trial.json",

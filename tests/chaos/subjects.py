@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import road_ray as rr
-from road_ray.distributed.tune.one_trial import RECORD, Record, to_text, trial_directory
-from road_ray.distributed.tune.searcher import StudySearch
-from road_ray.distributed.tune.study import open_study
 from road_ray.errors import InterruptedRunError
-from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.sweep import run as run_sweep
-from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trials import TrialRunner
 from road_ray.training.run_context import RunContext
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
@@ -240,55 +233,6 @@ class Workshop:
         made = self._used("teacher_list", make, command)
         return replace(made, chosen=lambda name: name == "teachers.json")
 
-    # Sweeps
-
-    def finished_sweep(self) -> Subject:
-        made = self._of("finished_sweep", self.searched, self.searched)
-        return replace(made, chosen=_of_the_sweep)
-
-    def unfinished_sweep(self) -> Subject:
-        """Stopped within its third trial."""
-
-        def make(at: Path, seed: int) -> None:
-            self.searched(at, seed, stop_in=2)
-
-        made = self._of("unfinished_sweep", make, self.searched)
-        return replace(made, chosen=_of_the_sweep)
-
-    def searched(self, at: Path, seed: int = 1, stop_in: int | None = None) -> Result:
-        """``road sweep``, with the trials one after the other in this process instead of Tune's."""
-        config = self._sweep(at, seed)
-        study = open_study(config, config.name, at)
-        searcher = StudySearch(study, config, at)
-        while isinstance(suggestion := searcher.suggest(str(len(study.trials))), dict):
-            number, params = suggestion["number"], suggestion["params"]
-            if number == stop_in:
-                return {}
-            outcome = TrialRunner(config)(trial_directory(at, number), params, lambda report: None)
-            values, told = tuple(outcome.values), {"deviation": (None,), "figures": outcome.figures}
-            record = Record(number, params, "complete", values, **told)
-            searcher.on_trial_complete(list(searcher._numbers)[-1], {RECORD: to_text(record)})
-        done = run_sweep(config)
-        return result_of(at) | {f"trial {t.number}": str(_plain(t)) for t in done.trials}
-
-    def _sweep(self, at: Path, seed: int) -> SweepConfig:
-        given = {name: value for name, value in self.finetuning.items() if name != "console"}
-        given |= {"training.steps": 2, "training.evaluate_every_steps": 1}
-        return load_sweep(
-            self._space(given),
-            {"run_dir": str(at), "seed": seed, "points": [{"optimizer.peak_lr": 0.001}]},
-        )
-
-    def _space(self, given: dict[str, Any]) -> Path:
-        path = self.root / "space.yaml"
-        lines = [f"  {key}: {value}" for key, value in given.items()]
-        path.write_text(
-            "verb: finetune\noverrides:\n" + "\n".join(lines) + "\n"
-            "metric: eval/sst2/accuracy\ntrials: 3\nconsole: quiet\nsampler: random\n"
-            "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
-        )
-        return path
-
 
 SUBJECTS = {
     "finished_finetuning": "finished fine-tuning",
@@ -303,8 +247,6 @@ SUBJECTS = {
     "corpus": "corpus and its tokenizer",
     "feature_cache": "cache of features",
     "teacher_list": "`teachers.json`",
-    "finished_sweep": "finished sweep",
-    "unfinished_sweep": "unfinished sweep",
 }
 """What a table calls each of them."""
 
@@ -312,16 +254,6 @@ SUBJECTS = {
 def _result(run: Any) -> dict[str, str]:
     figures = {name: value for name, value in run.metrics.items() if not name.startswith("time/")}
     return result_of(run.directory) | {"returned figures": str(sorted(figures.items()))}
-
-
-def _plain(record: Record) -> tuple[object, ...]:
-    figures = {n: v for n, v in record.figures.items() if not n.endswith("seconds")}
-    return record.number, dict(record.params), record.state, record.values, figures
-
-
-def _of_the_sweep(name: str) -> bool:
-    """Its own files, and the runs of one trial: other runs are subjects of their own."""
-    return "seed-" not in name or name.endswith(("seed-0/metrics.json", "seed-0/metrics.jsonl"))
 
 
 def _stopped(command: Callable[[RunContext], object], *, after: int) -> None:

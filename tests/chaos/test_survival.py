@@ -16,16 +16,7 @@ from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.errors import InterruptedRunError
-from tests.chaos.runs import (
-    NOISE,
-    InThread,
-    killed,
-    quiet,
-    rows_of,
-    stopped,
-    trained,
-    weights,
-)
+from tests.chaos.runs import NOISE, InThread, killed, quiet, rows_of, stopped, trained, weights
 from tests.cluster import own_cluster, processes_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
