@@ -120,7 +120,7 @@ def _is_shared(item: pytest.Item | None) -> bool:
 
 # A test that takes one of these waits for a recipe to train.
 _TRAINED_RUNS = {
-    *("pretraining", "pretrained", "sentiment", "questions", "span_run", "teachers", "folded"),
+    *("pretraining", "pretrained", "sentiment", "questions", "span_run", "teachers", "folded")
 }
 
 

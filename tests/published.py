@@ -79,8 +79,7 @@ def tokenizer_of(family: str, texts: tuple[str, ...] = TEXTS, size: int = 300) -
     made = Tokenizer(models.Unigram())
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     made.train_from_iterator(
-        texts,
-        trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="[UNK]"),
+        texts, trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="[UNK]")
     )
     vocabulary = [tuple(entry) for entry in json.loads(made.to_str())["model"]["vocab"]]
     return DebertaV2TokenizerFast(vocab=vocabulary, unk_id=special.index("[UNK]"))

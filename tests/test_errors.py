@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray import errors
-from road_ray.errors import Problem, RoadError
+from road_ray.errors import RoadError
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,6 @@ def test_every_error_has_its_exit_code_and_kind(name, code):
     assert issubclass(kind, RoadError)
     assert kind.exit_code == code
     assert kind.kind != RoadError.kind
-
-
-def test_a_problem_says_where_what_and_how_to_mend_it():
-    assert str(Problem("a.yaml:3", "x = 1")) == "a.yaml:3  x = 1"
-    assert str(Problem("a.yaml:3", "x = 1", "say y")) == "a.yaml:3  x = 1\n    fix: say y"
 
 
 def test_one_of_a_thing_is_singular():

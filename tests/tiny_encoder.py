@@ -9,12 +9,7 @@ import torch
 from road_ray.models.config import EncoderConfig
 
 TINY = EncoderConfig(
-    layers=2,
-    hidden_size=32,
-    heads=2,
-    intermediate_size=64,
-    embedding_size=16,
-    max_length_tokens=16,
+    layers=2, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16, max_length_tokens=16
 )
 
 

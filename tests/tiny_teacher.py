@@ -43,10 +43,7 @@ def make_teacher(
     """Random weights for ``nli`` (or any classes), ``mrc`` or ``similarity``, as
     ``save_pretrained`` leaves them.
     """
-    from transformers import (
-        ElectraForQuestionAnswering,
-        ElectraForSequenceClassification,
-    )
+    from transformers import ElectraForQuestionAnswering, ElectraForSequenceClassification
 
     labels = {"nli": labels, "mrc": ("start", "end"), "similarity": ("score",)}[kind]
     config = small_config(

@@ -172,13 +172,7 @@ def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
     return {name: batch[name] for name in (*names, *golds) if batch.get(name) is not None}
 
 
-def _distil(
-    ensemble: Ensemble,
-    lesson: Lesson,
-    connection: Connection,
-    *,
-    lookahead: int,
-) -> None:
+def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:
     objective = Distilled(_student(lesson), kd_weight=KD_WEIGHT, temperature=TEMPERATURE)
     requested = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
     _train(objective, requested, lesson, connection)

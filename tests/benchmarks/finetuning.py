@@ -88,9 +88,7 @@ def ours(study: Study, connection: Connection) -> None:
     tokenizer = study.tokenizer()
     split = study.split(tokenizer)
     stream = BatchStream(
-        split.features,
-        Batching(study.batch_size, _SEED),
-        pad_id=int(tokenizer.pad_token_id),
+        split.features, Batching(study.batch_size, _SEED), pad_id=int(tokenizer.pad_token_id)
     )
 
     def steps(start: int) -> Iterator[list[Any]]:

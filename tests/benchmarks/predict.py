@@ -87,10 +87,7 @@ def ours(work: Work, connection: Connection) -> None:
     with tempfile.TemporaryDirectory() as place:
         for number in gated(connection, count(), work.clock):  # a new file each time
             predict_file(
-                predictor,
-                str(work.rows),
-                Path(place) / f"{number}.csv",
-                model=str(work.model),
+                predictor, str(work.rows), Path(place) / f"{number}.csv", model=str(work.model)
             )
 
 

@@ -53,10 +53,7 @@ def serve(plan: Plan) -> list[Row]:
             for number in range(plan.few_repeats):
                 for each in loads:  # in turns, so that other work on the machine meets both
                     loads[each].append(asyncio.run(load(each, clients, plan.load_seconds, number)))
-            memory = {
-                "peak_memory_mb": _memory_mb(ours),
-                "their_peak_memory_mb": _memory_mb(plain),
-            }
+            memory = {"peak_memory_mb": _memory_mb(ours), "their_peak_memory_mb": _memory_mb(plain)}
             rows += _rows(clients, loads[our_port], loads[port], memory)
         return rows
 

@@ -190,13 +190,7 @@ def matrix_rate(plan: Plan) -> list[Row]:
 
 
 def _row(
-    name: str,
-    peer: str,
-    ours: Timing,
-    theirs: Timing,
-    shape: Shape,
-    limit: float,
-    precision: str,
+    name: str, peer: str, ours: Timing, theirs: Timing, shape: Shape, limit: float, precision: str
 ) -> Row:
     seconds = flops(shape) / limit
     return race_row(

@@ -42,7 +42,7 @@ def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
     config = configure("finetune", path=reviews / "reviews.yaml")
     assert (config.init, config.data.sets["reviews"].kind) == ("my/model", "regress")
     assert sorted(path.name for path in reviews.iterdir()) == [
-        *("finetune.schema.json", "reviews.csv", "reviews.yaml"),
+        *("finetune.schema.json", "reviews.csv", "reviews.yaml")
     ]
 
 
@@ -82,11 +82,7 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
     [
         (["reviews.csv"], 2, "2 columns could be the label"),
         (["reviews.csv", "--kind", "rank"], 2, "one of"),
-        (
-            ["reviews.csv", "--label", "queue", "--output", "reviews.csv"],
-            2,
-            "already exists",
-        ),
+        (["reviews.csv", "--label", "queue", "--output", "reviews.csv"], 2, "already exists"),
         (["nowhere.csv"], 2, "nowhere.csv: no such file"),
         (["review.csv"], 2, "did you mean 'reviews.csv'?"),
         (["nowhere.csv", "--output", "reviews.csv"], 2, "reviews.csv: already exists"),

@@ -7,18 +7,6 @@ from pathlib import Path
 from road_ray.cli.options import CommandLine, is_override
 
 
-def test_what_is_no_file_is_an_override():
-    assert CommandLine.read(["a=b", "c=d"]) == CommandLine(None, None, ("a=b", "c=d"))
-    assert CommandLine.read(["a.yaml", "c=d"]) == CommandLine(None, Path("a.yaml"), ("c=d",))
-    assert CommandLine.read([], preset="p") == CommandLine("p", None, ())
-
-
-def test_flags_that_were_given_count_last():
-    line = CommandLine.read(["seed=1"], workers=0, address=None, seed=2)
-    assert line.overrides == ("seed=1", "workers=0", "seed=2")
-    assert line.config("finetune").seed == 2
-
-
 def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("lr=1e-4.yaml").write_text("seed: 4\n")

@@ -26,14 +26,6 @@ def test_figures_for_a_paper(road, tmp_path):
     assert json.loads(result.out) == [str(tmp_path / "01-loss-on-sst2-nats.svg")]
 
 
-def test_nothing_to_report_is_a_mistake_of_the_user(road, tmp_path):
-    result = road("report", tmp_path)
-    assert result.code == 2
-    assert "no run, sweep or folder" in result.err
-    (tmp_path / "other").mkdir()
-    assert road("report", tmp_path, tmp_path / "other").code == 2
-
-
 def test_an_unknown_baseline_is_a_mistake_of_the_user(road, tmp_path):
     runs = [run_in(tmp_path / name) for name in ("none", "mean")]
     out = tmp_path / "page.html"

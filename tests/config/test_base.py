@@ -238,8 +238,6 @@ def test_null_turns_an_optional_section_off(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("optimizer.peak_lr=-1", "allowed: value > 0"),
-        ("optimizer.peek_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
         ("optimizer.peak_lr", "fix: write optimizer.peak_lr=VALUE"),
         ("=1", "is not a key"),
         ("optimizer..peak_lr=1", "is not a key"),

@@ -17,10 +17,7 @@ from tests.training import conftest as small
 def learn(objective, directory, *, steps, worker, stop=None, **options):
     """The weights after so many updates of eight rows; ``OSError`` in place of update ``stop``."""
     stream = small.stream(
-        small.rows(),
-        rank=worker.rank,
-        size=worker.size,
-        noise_channels=objective.noise_channels,
+        small.rows(), rank=worker.rank, size=worker.size, noise_channels=objective.noise_channels
     )
 
     def passes(start):

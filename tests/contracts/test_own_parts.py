@@ -94,11 +94,7 @@ class Ignoring(MaskedLanguageModel):
 
 @pytest.mark.parametrize(
     ("kind", "problem"),
-    [
-        (Halved, "not a sum over rows"),
-        (Renamed, "metric_names are"),
-        (Ignoring, "counts differ"),
-    ],
+    [(Halved, "not a sum over rows"), (Renamed, "metric_names are"), (Ignoring, "counts differ")],
 )
 def test_an_objective_that_breaks_the_contract_is_told(own, kind, problem):
     own(Kind=kind)

@@ -7,14 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.weighting import (
-    RULES,
-    Merge,
-    mean,
-    options_of,
-    resolve,
-    soften,
-)
+from road_ray.distillation.weighting import RULES, Merge, mean, options_of, resolve, soften
 from road_ray.errors import ConfigError
 from road_ray.testing import check_rule, rule_case
 

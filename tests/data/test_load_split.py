@@ -50,17 +50,6 @@ def test_the_first_rows_of_a_seeded_shuffle_are_kept_for_training_only(world, to
     assert len(load_split("sst2", "train", more, tokenizer).examples) == 150
 
 
-def test_lengths_and_strides_reach_the_rows(world, tokenizer):
-    narrow = SourceConfig(
-        root=str(world), max_length_tokens=64, stride_tokens=8, max_question_tokens=24
-    )
-    wide = SourceConfig(root=str(world))
-    cut, whole = (load_split("squad_v2", "dev", s, tokenizer) for s in (narrow, wide))
-    assert cut.features.lengths.max() <= 64
-    assert len(cut.features) > len(whole.features) >= len(whole.examples)
-    assert cut.dataset.name == "squad_v2"
-
-
 def test_pairs_without_order_are_learnt_both_ways_round(world, tokenizer, monkeypatch):
     source = SourceConfig(root=str(world), max_rows=3)
     assert len(load_split("qqp", "train", source, tokenizer).examples) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -16,24 +15,12 @@ import pytest
 from road_ray.data import miniature
 from tools.miniature import write
 
-SQUADS = (
-    "squad/train-v2.0.json",
-    "squad/dev-v2.0.json",
-    "squad/train-v1.1.json",
-    "squad/dev-v1.1.json",
-)
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROAD_CACHE", str(tmp_path_factory.mktemp("cache")))
         return miniature.cached()
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -81,21 +68,3 @@ def test_a_killed_first_use_leaves_nothing_half_written(whole: Path, tmp_path: P
         process.communicate()
     assert [process.returncode for process in racing[1:]] == [0, 0]
     assert at_first_sight == digests(place) == digests(whole)
-
-
-def test_train_and_dev_share_nothing(whole: Path) -> None:
-    texts = {"SST-2": ["sentence"], "QQP": ["question1", "question2"]}
-    for name in ("SST-2", "QQP", "MNLI", "RTE"):
-        columns = texts.get(name, ["sentence1", "sentence2"])
-        dev = "dev_matched.tsv" if name == "MNLI" else "dev.tsv"
-        train = [
-            tuple(row[c] for c in columns) for row in rows(whole / "glue" / name / "train.tsv")
-        ]
-        held = [tuple(row[c] for c in columns) for row in rows(whole / "glue" / name / dev)]
-        assert len(set(train)) == len(train)
-        assert len(set(held)) == len(held)
-        assert set(train).isdisjoint(held)
-    titles = [
-        {a["title"] for a in json.loads((whole / name).read_text())["data"]} for name in SQUADS[:2]
-    ]
-    assert titles[0].isdisjoint(titles[1])

@@ -8,13 +8,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Choose, Tag
-from road_ray.distillation.answer_table import (
-    counts_of,
-    padded,
-    rows_of,
-    unpadded,
-    value_type,
-)
+from road_ray.distillation.answer_table import counts_of, padded, rows_of, unpadded, value_type
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.errors import CheckpointError
 

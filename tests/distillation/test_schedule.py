@@ -32,8 +32,7 @@ def test_two_points_at_one_fraction_are_a_jump():
 
 
 @pytest.mark.parametrize(
-    "points",
-    [(), ((0.5, 0.5), (0.2, 0.1)), ((0.0, 1.5),), ((-0.1, 0.5),), ((0.0, float("nan")),)],
+    "points", [(), ((0.5, 0.5), (0.2, 0.1)), ((0.0, 1.5),), ((-0.1, 0.5),), ((0.0, float("nan")),)]
 )
 def test_points_out_of_order_or_range_are_refused(points):
     with pytest.raises(ConfigError, match=r"distillation\.schedule"):

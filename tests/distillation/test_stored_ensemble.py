@@ -17,12 +17,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation import stored_ensemble
-from road_ray.distillation.answer_table import (
-    list_teachers,
-    open_table,
-    rows_of,
-    write_table,
-)
+from road_ray.distillation.answer_table import list_teachers, open_table, rows_of, write_table
 from road_ray.distillation.ensemble import LocalEnsemble, WrappedEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables, directory_name
 from road_ray.distillation.teacher import inputs_of, some_rows

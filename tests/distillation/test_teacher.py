@@ -7,11 +7,7 @@ from functools import partial
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import (
-    CONFIG_MAPPING,
-    AutoModelForSequenceClassification,
-    PreTrainedTokenizerFast,
-)
+from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 import road_ray as rr
 from road_ray.data import catalog

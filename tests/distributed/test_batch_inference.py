@@ -125,10 +125,7 @@ def test_items_that_are_together_larger_than_the_object_store_pass(cluster):
 
 def test_errors_of_the_model_and_of_the_room_keep_their_kind(cluster, model, tmp_path, capfd):
     gone = str(tmp_path / "gone")
-    with (
-        pytest.raises(CheckpointError),
-        batch_inference(chunk_predictor, gone, OPTIONS, workers=2),
-    ):
+    with pytest.raises(CheckpointError), batch_inference(chunk_predictor, gone, OPTIONS, workers=2):
         pass
     assert "Traceback" not in capfd.readouterr().err
     with (

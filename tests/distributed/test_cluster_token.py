@@ -169,8 +169,7 @@ def test_a_cluster_that_cannot_be_asked_is_refused(home, answers, record_propert
 
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    ("mode", "joins"),
-    [("disabled", False), pytest.param("token", True, marks=pytest.mark.long)],
+    ("mode", "joins"), [("disabled", False), pytest.param("token", True, marks=pytest.mark.long)]
 )
 def test_a_head_without_a_dashboard_is_asked_itself(tmp_path, mode, joins):
     """Started with and without authentication; joined by another process."""

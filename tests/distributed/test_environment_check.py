@@ -11,12 +11,7 @@ from importlib.metadata import version
 
 import pytest
 
-from road_ray.distributed.environment_check import (
-    check_cluster,
-    check_token,
-    environment,
-    findings,
-)
+from road_ray.distributed.environment_check import check_cluster, check_token, environment, findings
 from tests.distributed.web_service import Service, serving
 
 

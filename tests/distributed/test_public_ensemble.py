@@ -108,10 +108,7 @@ assert not ray.is_initialized()
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "workers",
-    [
-        pytest.param("forked", marks=pytest.mark.guide),
-        pytest.param("cold", marks=pytest.mark.long),
-    ],
+    [pytest.param("forked", marks=pytest.mark.guide), pytest.param("cold", marks=pytest.mark.long)],
 )
 def test_without_a_cluster_it_brings_its_own_and_takes_it_away(
     shared_cluster, directories, tmp_path, workers

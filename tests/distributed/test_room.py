@@ -7,12 +7,7 @@ import time
 import pytest
 
 from road_ray.distributed import room as plan
-from road_ray.distributed.room import (
-    SCALE_UP_VARIABLE,
-    fitting,
-    room,
-    scale_up_seconds,
-)
+from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, room, scale_up_seconds
 from road_ray.errors import ClusterError, ConfigError, ResourceError
 
 

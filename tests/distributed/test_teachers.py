@@ -268,10 +268,7 @@ def test_what_makes_no_pool_is_refused(directories, replicas):
         start_teachers(directories, NLI, replicas=replicas)
 
 
-@pytest.mark.parametrize(
-    "requested",
-    [{"num_cpus": 64}, {"resources": {"moon": 1}}],
-)
+@pytest.mark.parametrize("requested", [{"num_cpus": 64}, {"resources": {"moon": 1}}])
 def test_teachers_without_a_place_fail_at_once(cluster, directories, requested, record_property):
     begin = time.monotonic()
     with pytest.raises(ClusterError, match=r"(?s)asked.*available.*3 x"):

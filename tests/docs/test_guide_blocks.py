@@ -28,7 +28,7 @@ ALL = {  # run without their names
         ("docs/tutorial.md", "bash"),
         ("docs/guides/cluster.md", "bash"),
         ("docs/guides/data.md", "yaml"),
-    ),
+    )
 }
 ELSEWHERE = {
     # An unpinned torch of the package index is gigabytes; `make demo` is `experiment/test_demo.py`.

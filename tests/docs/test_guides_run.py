@@ -29,11 +29,7 @@ from tests.docs.blocks import ROOT, blocks, commands
 from tests.ports import free_port
 from tests.published import publish
 
-pytestmark = [
-    pytest.mark.guide,
-    pytest.mark.timeout(600),
-    pytest.mark.usefixtures("drawn_figures"),
-]
+pytestmark = [pytest.mark.guide, pytest.mark.timeout(600), pytest.mark.usefixtures("drawn_figures")]
 
 STEPS = {"training.steps": 2, "training.log_every_steps": 1, "optimizer.warmup_steps": 1}
 FEW = STEPS | {"console": "quiet", "data.batch_size": 4, "data.max_rows": 32}
@@ -103,10 +99,7 @@ def test_first_commands(run, place, world, monkeypatch):
     monkeypatch.setenv("ROAD_DATA", str(world))  # in the place of the hub
     published = (
         ("textattack/bert-base-uncased-SST-2", "bert"),
-        (
-            "textattack/roberta-base-SST-2",
-            "roberta",
-        ),
+        ("textattack/roberta-base-SST-2", "roberta"),
     )
     for name, family in published:
         publish(place / name, family, "ForSequenceClassification", labels=("LABEL_0", "LABEL_1"))

@@ -88,8 +88,7 @@ def test_every_example_is_listed_and_has_a_test():
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["own_csv.yaml", "own_squad.yaml", "chinese_squad.yaml", "tags.yaml", "regression.yaml"],
+    "name", ["own_csv.yaml", "own_squad.yaml", "chinese_squad.yaml", "tags.yaml", "regression.yaml"]
 )
 def test_files_of_ones_own(road, place, name):
     train, *predict = commands_of(name)

@@ -56,10 +56,7 @@ def test_the_zip_has_every_file_with_the_names_of_the_server(complete, tmp_path)
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [
-        ({"rte": None}, "no predictions for rte"),
-        ({"snli": {}}, "snli is not in GLUE"),
-    ],
+    [({"rte": None}, "no predictions for rte"), ({"snli": {}}, "snli is not in GLUE")],
 )
 def test_other_data_sets_than_those_of_the_server_are_refused(complete, tmp_path, changed, message):
     given = {k: v for k, v in (complete | changed).items() if v is not None}

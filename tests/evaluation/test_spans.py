@@ -11,13 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from road_ray.data.features.examples_and_features import Answer, Features, SpanExample
-from road_ray.evaluation.spans import (
-    Candidate,
-    Span,
-    SpanPrediction,
-    best_spans,
-    window_spans,
-)
+from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
 from road_ray.evaluation.squad import (
     answerability,
     apply_threshold,
@@ -131,25 +125,6 @@ def test_a_context_without_tokens_gives_no_answer() -> None:
     assert second == SpanPrediction("b", "", 9.0, 0.0, ())
 
 
-def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None:
-    from road_ray.data.catalog import dataset
-    from road_ray.data.features.span_windows import encode_spans
-    from road_ray.data.readers.layouts import read_split
-    from road_ray.data.tokenizer import load_tokenizer
-
-    examples = read_split(dataset("squad_v2"), real_data, "dev")[:400]
-    tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
-    features = encode_spans(examples, dataset("squad_v2"), tokenizer, train=False)
-    places = zip(features.gold["start_positions"], features.gold["end_positions"], strict=True)
-    logits = [np.zeros((2, int(length)), dtype=np.float32) for length in features.lengths]
-    for row, place in zip(logits, places, strict=True):
-        row[[0, 1], place] = 6.0
-    predictions = best_spans(features, examples, logits)
-    scores = score(examples, predictions)
-    assert scores["NoAns_exact"] == 100.0
-    assert scores["HasAns_exact"] > 98  # not all: answers of over 30 tokens, or within a word
-
-
 def answered(id_: str, text: str, null_odds: float) -> SpanPrediction:
     return SpanPrediction(id_, text, 1.0, null_odds, (Candidate(text, 1.0, 0.5, 0.5),))
 
@@ -185,12 +160,7 @@ def test_choose_threshold_reaches_the_best_score_even_by_silence() -> None:
 
 
 def test_the_threshold_itself_still_answers() -> None:
-    assert apply_threshold(PREDICTIONS, -1.0) == {
-        "a": "x",
-        "b": "no",
-        "c": "",
-        "d": "",
-    }
+    assert apply_threshold(PREDICTIONS, -1.0) == {"a": "x", "b": "no", "c": "", "d": ""}
 
 
 def test_score_tells_untuned_given_and_best_apart() -> None:

@@ -108,25 +108,6 @@ def test_a_soup_stands_beside_the_models_of_its_seed(tiny):
     assert {p: p.stat().st_mtime_ns for p in run.directory.rglob("*.safetensors")} == before
 
 
-@pytest.mark.long
-def test_teachers_answer_once_and_the_same_command_trains_nothing_anew(tiny):
-    given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["mean", "correctness"]}))
-    run = rr.reproduce(overrides=given)
-    taught = [
-        path
-        for arm in ("mean", "correctness")
-        for path in run.directory.glob(f"{arm}/seed-*/student/events.jsonl")
-    ]
-    assert taught
-    for path in taught:
-        assert "its table" in path.read_text(), path
-    before = {path: path.stat().st_mtime_ns for path in run.directory.rglob("*.safetensors")}
-    (run.directory / "metrics.json").unlink()
-    assert rr.reproduce(overrides=given).metrics == run.metrics
-    after = {path: path.stat().st_mtime_ns for path in run.directory.rglob("*.safetensors")}
-    assert before == after
-
-
 class _StopAt:
     """Asks for a stop in the given row of the journals of all runs."""
 

@@ -401,11 +401,7 @@ def whole_outputs(tmp_path, number, seed):
 
 
 @pytest.mark.parametrize(
-    ("number", "rounds"),
-    [
-        (3, 10),
-        pytest.param(3, 100, marks=pytest.mark.long),
-    ],
+    ("number", "rounds"), [(3, 10), pytest.param(3, 100, marks=pytest.mark.long)]
 )
 def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(
     tmp_path, number, rounds

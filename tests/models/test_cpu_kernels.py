@@ -11,12 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 from transformers import ElectraForPreTraining
 
-from road_ray.models.cpu_kernels import (
-    CpuDropout,
-    attention,
-    keep_mask,
-    use_cpu_kernels,
-)
+from road_ray.models.cpu_kernels import CpuDropout, attention, keep_mask, use_cpu_kernels
 from tests.tiny_encoder import small_config
 
 

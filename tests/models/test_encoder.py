@@ -35,18 +35,6 @@ def saved(tmp_path_factory):
     return model.eval(), directory
 
 
-def test_the_size_is_said_in_words_of_hugging_face():
-    config = hugging_face_config(TINY, 100, num_labels=3)
-    assert (config.vocab_size, config.num_hidden_layers, config.hidden_size) == (100, 2, 32)
-    assert (config.embedding_size, config.max_position_embeddings) == (16, 16)
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
-    assert config.num_labels == 3
-    encoder = build_encoder(config)
-    tokens = torch.randint(0, 100, (2, 7))
-    assert encoder(input_ids=tokens).last_hidden_state.shape == (2, 7, 32)
-    assert encoder.embeddings_project.weight.shape == (32, 16)
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [({"heads": 5}, r"hidden_size = 32 .*\.heads = 5"), ({"family": "bert"}, "BERT has one width")],

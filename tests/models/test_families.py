@@ -99,11 +99,6 @@ def test_a_step_reaches_every_weight_that_answers_depend_on(family, published):
     assert without == []
 
 
-def test_a_row_may_be_as_long_as_the_positions_behind_the_padding_index(published):
-    assert longest_row(load_multitask(str(published("roberta")), []).encoder) == 160
-    assert longest_row(load_multitask(str(published("bert")), []).encoder) == 160
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_plain_pipeline_reads_a_text_longer_than_the_positions(family, published, tmp_path):
     task = Task("t", KINDS["classes"])

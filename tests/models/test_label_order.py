@@ -32,11 +32,6 @@ def test_label_order_tells_labels_apart_that_differ_in_case_alone():
         order("a ", "b", "A", of=cased)
 
 
-def test_label_order_takes_a_map_from_the_names_of_the_head():
-    names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
-    assert order(*names, label_map=names) == (2, 0, 1)
-
-
 def test_label_order_takes_a_map_for_one_model_before_the_map_for_all():
     names = ("LABEL_0", "LABEL_1", "LABEL_2")
     everywhere = dict(zip(names, ("contradiction", "entailment", "neutral"), strict=True))
@@ -59,13 +54,6 @@ def test_label_order_takes_a_map_for_one_model_before_the_map_for_all():
 def test_label_order_refuses_other_names(labels):
     with pytest.raises(CheckpointError, match=r"config\.json: the labels of its head"):
         order(*labels)
-
-
-def test_label_order_shows_the_line_to_paste():
-    with pytest.raises(CheckpointError) as refused:
-        order("LABEL_0", "LABEL_1", "LABEL_2")
-    line = "label_map='{LABEL_0: contradiction, LABEL_1: entailment, LABEL_2: neutral}'"
-    assert str(refused.value).splitlines()[-1].strip() == line
 
 
 def test_label_order_takes_the_map_of_a_name_on_the_hub():

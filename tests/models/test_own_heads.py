@@ -15,7 +15,7 @@ from road_ray.data.task_and_dataset import Classify, MultiLabel, Regress, Task
 from road_ray.distillation.teacher import Teacher
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.load_model import load
-from road_ray.models.encoder import build_encoder, load_encoder
+from road_ray.models.encoder import build_encoder
 from road_ray.models.multitask import MultitaskModel, load_trained
 from tests.docs.blocks import ROOT
 from tests.tiny_encoder import small_config
@@ -88,14 +88,6 @@ def test_labels_in_another_order_and_another_range_stay_right_also_exported_agai
         teacher = Teacher(tmp_path, Task("own", kinds[1], "no.such:Head"))  # that of a student
         inputs = {name: batch[name] for name in batch.keys() - {"task", "labels"}}
         assert_close(teacher.logits(**inputs), turned)
-
-
-def test_another_head_of_the_same_encoder_is_exported_as_a_plain_one(tmp_path):
-    exported(tmp_path / "own", KINDS["classify"][0])
-    task = Task("other", Classify(("no", "yes")))
-    MultitaskModel(load_encoder(str(tmp_path / "own")), [task]).export(tmp_path / "plain", "other")
-    assert "road_ray_head" not in json.loads((tmp_path / "plain" / "config.json").read_text())
-    load_trained(str(tmp_path / "plain"), task)
 
 
 def test_what_does_not_fit_is_told(tmp_path):

@@ -129,8 +129,7 @@ def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypa
     assert sorted(json.loads(rows[0]["correction"])) == turned
     rows[1] |= {"correction": "drop"}
     config = load(
-        FinetuneConfig,
-        overrides=own | {"data.corrections": write(tmp_path / "errors.csv", rows)},
+        FinetuneConfig, overrides=own | {"data.corrections": write(tmp_path / "errors.csv", rows)}
     )
     split = load_split("own", "train", config.data, load_tokenizer(config.init + "/hf"))
     marks = {

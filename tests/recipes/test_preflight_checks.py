@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.recipes.preflight_checks import (
-    warn_of_rates,
-)
+from road_ray.recipes.preflight_checks import warn_of_rates
 from road_ray.verbs import configure
 
 

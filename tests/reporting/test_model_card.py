@@ -57,11 +57,7 @@ def test_the_front_matter_is_what_the_hub_expects_and_reads_back(card):
     assert model["results"] == [
         {
             "task": {"type": "question-answering"},
-            "dataset": {
-                "name": "squad_v2",
-                "type": "rajpurkar/squad_v2",
-                "split": "validation",
-            },
+            "dataset": {"name": "squad_v2", "type": "rajpurkar/squad_v2", "split": "validation"},
             "metrics": [{"type": "f1", "value": 61.25, "name": "F1"}],
         }
     ]

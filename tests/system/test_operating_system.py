@@ -63,12 +63,6 @@ def test_a_process_exists_until_it_is_reaped(tmp_path):
     sync(tmp_path / "file")
 
 
-@pytest.mark.parametrize("name", ["cpu", ""])
-def test_default_device_is_the_named_one(monkeypatch, name):
-    monkeypatch.setenv("ROAD_DEVICE", name)
-    assert default_device().type in ("cpu", "cuda" if not name else "cpu")
-
-
 def test_a_device_that_is_not_here_is_refused(monkeypatch):
     monkeypatch.setenv("ROAD_DEVICE", "tpu")
     with pytest.raises(ConfigError, match="allowed: cpu"):

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from road_ray.data.corpus.documents import Documents, text_files
+from road_ray.data.corpus.documents import Documents
 from road_ray.data.readers.tables import numbered_lines
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.system import remote_files as module
@@ -75,15 +75,6 @@ def test_text_of_every_layout_is_streamed(stored_in_s3, tmp_path, monkeypatch):
     for name, value in content.items():
         first.write(f"{first.base}/{name}", value)
     assert list(Documents(first.address)) == ["One.", "Two."] * 50 + ["P1", "P2", "C", "A1", "Z"]
-
-
-def test_a_place_without_text_names_what_is_there(stored):
-    first = stored("empty")
-    with pytest.raises(DataError, match="no corpus file below it; found nothing"):
-        text_files(first.address)
-    first.write(f"{first.base}/x.pdf", b"x")
-    with pytest.raises(DataError, match=r"no corpus file below it; found x.pdf; wanted .parquet"):
-        text_files(first.address)
 
 
 def failing(times, error):
@@ -256,8 +247,7 @@ def test_a_text_is_read_by_ranges(web_server):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    ["page", "short page", "other range", "empty", "short", "500", "503", "cut", "reset"],
+    "fault", ["page", "short page", "other range", "empty", "short", "500", "503", "cut", "reset"]
 )
 def test_a_wrong_answer_is_asked_for_again(web_server, fault):
     web_server.faults = ["", fault, "", fault]

@@ -16,6 +16,7 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.profile import SHARE
 from road_ray.training.worker import Worker
 from tests.training import conftest as tiny
 
@@ -212,6 +213,7 @@ def test_the_journal_tells_rate_norm_and_means(tmp_path):
     # A report judges whether these fall: other values stand in `_NO_LOSS` of reporting/health.py.
     assert set(filter(is_loss, rows[0])) == {"train/generator", "train/discriminator"}
     assert {"time/step_seconds", "time/tokens_per_second"} <= rows[0].keys()
+    assert 0 < rows[0][SHARE] < 1
 
 
 def test_bf16_trains_and_keeps_weights_in_fp32(tmp_path):

@@ -9,7 +9,6 @@ from road_ray.data.mixing import accumulated
 from road_ray.models.config import EncoderConfig
 from road_ray.training import profile
 from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.profile import (
     SHARE,
     ModelFlopsUtilization,
@@ -93,19 +92,6 @@ def test_the_share_is_operations_over_rate(monkeypatch):
     # Ten such steps a second, a quarter of whose places are padding: 3 * 10 / 1000.
     row = {"time/tokens_per_second": 10 * places * 0.75, "data/padding_fraction": 0.25}
     assert share.of(row, [batch])[SHARE] == pytest.approx(0.03)
-
-
-def test_every_row_tells_it(tmp_path):
-    stream = tiny.stream(tiny.rows())
-    train(
-        tiny.supervised(tasks=(tiny.NLI,)),
-        lambda start: ([batch] for batch in stream.since(start)),
-        tiny.training(tmp_path, steps=3),
-        ALONE,
-    )
-    shares = [row[SHARE] for row in read_rows(tmp_path / "metrics.jsonl")]
-    assert len(shares) == 3
-    assert all(0 < share < 1 for share in shares)
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,6 @@ def test_outside_the_main_thread_it_does_nothing():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_host_may_ask_to_stop():
-    context = RunContext()
-    with StopRequest(context) as stop:
-        assert stop.after_step(3, Worker()) == (False, False)
-        context.stop.set()
-        assert stop.after_step(4, Worker()) == (True, False)
-    assert context.step == 4
-
-
 def test_a_notice_saves_at_once_and_then_every_few_seconds(monkeypatch):
     """The machine may live on for two minutes: the work of that time is saved too."""
     calls, now = [], [1000.0]

@@ -22,8 +22,3 @@ def test_alone_every_method_is_the_identity():
     assert not total.requires_grad
     total += 1
     assert values.tolist() == [1, 2]
-
-
-def test_only_rank_0_is_the_main_process():
-    assert not Worker(rank=1, size=2).is_main
-    assert Worker().device == torch.device("cpu")

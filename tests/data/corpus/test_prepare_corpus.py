@@ -55,14 +55,6 @@ def test_shards_and_tokenizer_are_made_once(data):
     assert not [p for p in Path(data.shards).iterdir() if p.name.startswith("tmp")]
 
 
-def test_another_text_of_the_same_length_is_another_corpus(data, tmp_path):
-    corpus, _ = prepare_corpus(data)
-    (tmp_path / "root" / "texts" / "a.txt").write_text(TEXT.replace("first", "third"))
-    other, _ = prepare_corpus(data)
-    assert other.manifest["source"] != corpus.manifest["source"]
-    assert other.directory != corpus.directory
-
-
 def test_text_that_changes_while_it_is_read_is_refused(data, tmp_path):
     """Size, beginning and end of the file may stay, and these are what the fingerprint samples."""
     file = tmp_path / "root" / "texts" / "a.txt"

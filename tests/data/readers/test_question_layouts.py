@@ -114,7 +114,7 @@ def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}))
     asked_all = read_quac(path)
     assert [[a.text for a in e.answers] for e in asked_all] == [
-        *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"]),
+        *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"])
     ]
     assert [e.references for e in asked_all] == [(), (), ("Rome", "Ann"), ("Ann", "Rome"), ("Ann",)]
     assert asked_all[4].history[1::2] == ("Rome", "unknown", "unknown", "Ann")

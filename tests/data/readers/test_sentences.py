@@ -43,10 +43,7 @@ def test_columns_are_found_by_number_without_a_header(tsv):
 
 def test_quotes_are_letters_and_unusual_line_separators_do_no_harm(tsv):
     tsv.write_text('\ufeffa\tb\tgold\r\n" He said\tit is "so\t1\r\nx\u2028y\tz\x85\t0\r\n\r\n')
-    assert [r.texts for r in read_glue(tsv)] == [
-        ('" He said', 'it is "so'),
-        ("x\u2028y", "z\x85"),
-    ]
+    assert [r.texts for r in read_glue(tsv)] == [('" He said', 'it is "so'), ("x\u2028y", "z\x85")]
 
 
 def test_a_test_split_needs_no_labels(tsv):

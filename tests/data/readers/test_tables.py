@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.readers.tables import (
-    arrow_rows,
-    delimiter_of,
-    numbered_lines,
-    table_rows,
-)
+from road_ray.data.readers.tables import arrow_rows, delimiter_of, numbered_lines, table_rows
 from road_ray.errors import DataError
 
 ROWS = [{"text": "a fine, long film", "label": "good"}, {"text": "é", "label": "bad"}]
@@ -114,11 +109,7 @@ def offsets_that_lead_out(path):
     ("name", "content", "message"),
     [
         ("x.csv", "text,label\na,b\n".encode("utf-16"), ":1: not UTF-8.*iconv -f utf-16 -t utf-8"),
-        (
-            "x.tsv",
-            "a\nx\ncafé\n".encode("latin-1"),
-            ":3: not UTF-8: byte 0xe9 at byte 4.*latin1",
-        ),
+        ("x.tsv", "a\nx\ncafé\n".encode("latin-1"), ":3: not UTF-8: byte 0xe9 at byte 4.*latin1"),
         ("x.tsv", b"a\nx\x00y\n", r":2: not UTF-8: NUL at byte 2"),
         ("x.csv", b"text,label\na,b,c\n", r":2: 3 columns, expected 2\n  fix: quote cells"),
         ("x.csv", b'text,label\nx,"y\n', r":2: broken CSV"),

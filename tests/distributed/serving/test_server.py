@@ -145,10 +145,7 @@ def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
     said = errors.read_text()
     # Ray Serve tells of the clients that have gone.
     own = [line for line in said.splitlines() if not line.startswith("(ServeReplica")]
-    assert own == [
-        "starting Ray on this machine",
-        "stopping; open requests are answered first",
-    ]
+    assert own == ["starting Ray on this machine", "stopping; open requests are answered first"]
     assert "\x1b" not in said
 
 
@@ -169,42 +166,27 @@ def ask_in_parts(port, row, signalled):
 
 def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
     expected, port = load(model)([{"text": text} for text in TEXTS]), free_port()
-    command = [
-        *(sys.executable, "-m", "road_ray", "serve", model),
-        *("--port", str(port), "--token-env", "ROAD_TEST_TOKEN", "--json"),
-    ]
-    environment = os.environ | {"ROAD_TEST_TOKEN": TOKEN}
-    with (tmp_path / "err").open("w+") as errors:
-        server = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
-        )
-        try:
-            first = server.stdout.readline()
-            assert first.startswith("{"), (tmp_path / "err").read_text() + first
-            output = json.loads(first)
-            assert output["url"] == f"http://127.0.0.1:{port}"
-            answers = json.loads(block("request", ROAD_TOKEN=TOKEN, PORT=str(port)))
-            assert [answer["id"] for answer in answers] == ["0", "b"]
-            refused = block("refused", ROAD_TOKEN=TOKEN, PORT=str(port))
-            assert f"\n    {refused}\n" in GUIDE.read_text()
-            with ThreadPoolExecutor(4) as threads:
-                url, signalled = f"{output['url']}/predict", threading.Event()
-                answers = [
-                    threads.submit(ask_in_parts, port, {"text": text}, signalled) for text in TEXTS
-                ]
-                time.sleep(0.5)
-                server.send_signal(signal.SIGTERM)
-                signalled.set()
-                assert [answer.result()[0] for answer in answers] == [200] * 3
-                labels = [answer.result()[1]["label"] for answer in answers]
-                assert labels == [item["label"] for item in expected]
-            assert server.wait(60) == 0
-            with pytest.raises(OSError, match="refused"):
-                ask(url, {"text": "a"})
-            errors.seek(0)
-            logged = errors.read()
-        finally:
-            server.kill()
-            server.stdout.close()
+    errors, options = tmp_path / "err", ("--token-env", "ROAD_TEST_TOKEN")
+    with road_serve(errors, model, port, *options, ROAD_TEST_TOKEN=TOKEN) as (server, url):
+        assert url == f"http://127.0.0.1:{port}"
+        answers = json.loads(block("request", ROAD_TOKEN=TOKEN, PORT=str(port)))
+        assert [answer["id"] for answer in answers] == ["0", "b"]
+        refused = block("refused", ROAD_TOKEN=TOKEN, PORT=str(port))
+        assert f"\n    {refused}\n" in GUIDE.read_text()
+        with ThreadPoolExecutor(4) as threads:
+            signalled = threading.Event()
+            answers = [
+                threads.submit(ask_in_parts, port, {"text": text}, signalled) for text in TEXTS
+            ]
+            time.sleep(0.5)
+            server.send_signal(signal.SIGTERM)
+            signalled.set()
+            assert [answer.result()[0] for answer in answers] == [200] * 3
+            labels = [answer.result()[1]["label"] for answer in answers]
+            assert labels == [item["label"] for item in expected]
+        assert server.wait(60) == 0
+        with pytest.raises(OSError, match="refused"):
+            ask(f"{url}/predict", {"text": "a"})
+    logged = errors.read_text()
     assert TOKEN not in logged
     assert "Traceback" not in logged

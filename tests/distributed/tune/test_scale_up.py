@@ -14,12 +14,7 @@ import pytest
 
 from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
-from road_ray.distributed.tune.driver import (
-    StageDemand,
-    max_concurrent,
-    search,
-    wait_for_trials,
-)
+from road_ray.distributed.tune.driver import StageDemand, max_concurrent, search, wait_for_trials
 from road_ray.distributed.tune.one_trial import Outcome
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ClusterError, ResourceError

@@ -12,11 +12,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.language_model import vocabulary_logits
 from road_ray.objectives.masking import sample
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.objectives.pretraining.generator import (
-    Frequencies,
-    draw,
-    is_frozen,
-)
+from road_ray.objectives.pretraining.generator import Frequencies, draw, is_frozen
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 

@@ -11,12 +11,7 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel
 
-from road_ray.objectives.pretraining.registry import (
-    OBJECTIVES,
-    models_of,
-    objective_class,
-    options_of,
-)
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.model_wrappers import recompute
 from tests.objectives.tiny import objective_of
 
@@ -74,15 +69,3 @@ def test_the_encoder_loads_with_plain_transformers(objective, wide_batch, tmp_pa
     loaded = AutoModel.from_pretrained(tmp_path).eval()
     objective.eval()
     assert_close(loaded(**inputs).last_hidden_state, objective.encoder(**inputs).last_hidden_state)
-
-
-def test_options_are_those_of_the_signatures():
-    options = options_of(objective_class("teams"))
-    assert options["discriminator_weight"] == 5.0
-    assert options["choose_fraction"] == 0.15
-    assert options_of(objective_class("mc_bert"))["mask_fraction"] == 1.0
-    assert "temperature" not in options_of(objective_class("mlm"))
-    for name in ("electra", "teams", "mc_bert", "adversarial"):
-        assert {"temperature", "disallow_correct"} <= options_of(objective_class(name)).keys()
-    assert models_of(objective_class("mlm")) == ("model",)
-    assert models_of(objective_class("adversarial")) == ("generator", "discriminator")

@@ -40,11 +40,7 @@ def test_the_lowest_layer_is_one_and_the_others_are_not(objective):
 def test_counts_and_weights(objective, wide):
     terms = objective(wide).terms
     counts = {name: (int(term.count), term.weight) for name, term in terms.items()}
-    assert counts == {
-        "generator": (10, 1.0),
-        "discriminator": (57, 5.0),
-        "selection": (10, 2.0),
-    }
+    assert counts == {"generator": (10, 1.0), "discriminator": (57, 5.0), "selection": (10, 2.0)}
 
 
 def test_detection_passes_its_own_last_layer_only(objective, wide):

@@ -13,10 +13,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import weights
 
-PROBE = {
-    "data.evaluate_on": ["sst2"],
-    "training.evaluate_every_steps": 2,
-}
+PROBE = {"data.evaluate_on": ["sst2"], "training.evaluate_every_steps": 2}
 ACCURACY = "eval/sst2/accuracy"
 
 
@@ -37,11 +34,7 @@ def test_the_figures_are_those_of_a_fine_tuning(probed, world, tmp_path):
     tuned = rr.finetune(
         init=probed.directory,
         run_dir=tmp_path,
-        overrides={
-            "data.root": world,
-            "data.max_length_tokens": 64,
-            "training.steps": 3,
-        },
+        overrides={"data.root": world, "data.max_length_tokens": 64, "training.steps": 3},
     )
     assert probed.metrics[ACCURACY] == tuned.metrics[ACCURACY]
 

@@ -10,11 +10,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.recipes.run_directory.input_files import (
-    changed_inputs,
-    current_inputs,
-    model_files,
-)
+from road_ray.recipes.run_directory.input_files import changed_inputs, current_inputs, model_files
 from road_ray.system.files import write_json_atomic
 
 

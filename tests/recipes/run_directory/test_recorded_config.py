@@ -10,11 +10,7 @@ from road_ray.config import to_yaml
 from road_ray.config.base import resume_identity
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import TrackingConfig
-from road_ray.recipes.run_directory.recorded_config import (
-    RECORD,
-    load_recorded,
-    require_same,
-)
+from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded, require_same
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig
 from road_ray.recipes.train.teaching_config import DistillationConfig

@@ -8,20 +8,13 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import override
-from road_ray.config.base import resume_identity
 from road_ray.errors import CheckpointError
 from road_ray.experiment.expand import Experiment
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.trials import runs_of
-from road_ray.recipes.train.config import (
-    DistillConfig,
-    FinetuningsConfig,
-    MixingConfig,
-    MultitaskConfig,
-    TeachersConfig,
-)
+from road_ray.recipes.train.config import DistillConfig, FinetuningsConfig, TeachersConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
@@ -79,17 +72,6 @@ def test_without_a_mirror_there_is_none_below():
     assert mirrored_below(TrainingConfig(), Path("a")).mirror is None
     below = mirrored_below(TrainingConfig(mirror="/disk/what?/"), Path("a/b"))
     assert below.mirror == "/disk/what?/a/b"
-
-
-def test_a_run_is_told_by_what_decides_it():
-    config = MultitaskConfig(seed=3, workers=2, mixing=MixingConfig(weights={"mnli": 2.0}))
-    identity = resume_identity(config)
-    assert identity["verb"] == "multitask"
-    assert identity["seed"] == 3
-    assert identity["mixing.weights.mnli"] == 2.0
-    assert identity["optimizer.peak_lr"] == config.optimizer.peak_lr
-    assert not {"run_dir", "workers", "training.mirror", "data.root"} & identity.keys()
-    assert resume_identity(config.model_copy(update={"workers": 0})) == identity
 
 
 @pytest.fixture

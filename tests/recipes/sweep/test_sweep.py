@@ -14,13 +14,7 @@ from road_ray.distributed.tune.one_trial import Record, trial_directory
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.sweep import (
-    Sweep,
-    _remove_models,
-    check_sources,
-    row_of,
-    run,
-)
+from road_ray.recipes.sweep.sweep import Sweep, _remove_models, check_sources, row_of, run
 from road_ray.recipes.sweep.sweep_file import load_sweep
 from road_ray.reporting.records.sweep_record import best_of
 from tests.sweeps import leave_trials
@@ -224,11 +218,6 @@ def test_the_best_is_never_pruned_failed_or_not_finite():
     assert [item.number for item in best_of(trials, [True])] == [5]
     assert [item.number for item in best_of(trials, [False])] == [0]
     assert best_of(trials[1:3], [True]) == []
-
-
-def test_of_several_figures_the_front_remains():
-    trials = [trial(0, 0.9, 10.0), trial(1, 0.8, 5.0), trial(2, 0.7, 6.0), trial(3, 0.9, 10.0)]
-    assert [item.number for item in best_of(trials, [True, False])] == [0, 1, 3]
 
 
 def test_a_trial_is_a_row_of_its_metrics_and_values():

@@ -4,7 +4,6 @@ and tells a user's mistake without a traceback.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,10 +16,7 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.data.catalog import dataset
-from road_ray.data.readers.layouts import read_split
 from road_ray.errors import DivergedError
-from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
@@ -166,38 +162,6 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
             ours.append(kind.from_pretrained(pretrained.hf_dir / place).eval()(ids).logits)
     for number, mine in enumerate(ours):
         torch.testing.assert_close(result[str(number)], mine, rtol=1e-5, atol=1e-6)
-
-
-def test_plain_pipelines_truncate_long_texts(span_run, pretrained, teachers):
-    from transformers import AutoConfig, AutoTokenizer, pipeline
-
-    classifier = teachers.directory / "teacher-0" / "hf"
-    checkpoint = next((span_run.directory / "checkpoints").glob("step-*/hf"))
-    for place in (classifier, span_run.hf_dir, checkpoint, pretrained.hf_dir):
-        positions = AutoConfig.from_pretrained(place).max_position_embeddings
-        assert AutoTokenizer.from_pretrained(place).model_max_length == positions, place
-    classify = pipeline("text-classification", model=str(classifier), device="cpu")
-    assert classify("a film " * 999, truncation=True)[0]["score"] > 0
-
-
-def test_predictions_are_official_and_scored_again_alike(span_run, world):
-    from road_ray.recipes.run_directory.model_record import stored_threshold
-
-    dev = read_split(dataset("squad_v2"), world, "dev")
-    place = span_run.directory / "predictions" / "squad_v2"
-    texts = json.loads((place / "predictions.json").read_text())
-    odds = json.loads((place / "null_odds.json").read_text())
-    examples = list(dev)
-    assert list(texts) == [example.id for example in examples]
-    again = squad.evaluate(examples, texts, dict.fromkeys(texts, 0.0), 0.0)
-    for name in ("exact", "f1"):
-        assert again[name] == span_run.metrics[f"eval/squad_v2/at_threshold_{name}"]
-    threshold = stored_threshold(span_run.hf_dir)
-    assert threshold == span_run.metrics["eval/squad_v2/threshold"]
-    assert span_run.metrics["eval/newsqa/threshold"] == threshold
-    assert all(not texts[name] for name, value in odds.items() if value > threshold)
-    for name in ("exact", "f1", "best_exact", "best_f1"):
-        assert 0 <= span_run.metrics[f"eval/squad_v2/{name}"] <= 100
 
 
 def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment, pretrained):

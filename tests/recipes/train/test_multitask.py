@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from safetensors.torch import load_file
 
@@ -18,25 +16,6 @@ def mix(questions) -> dict[str, object]:
     remaining = {key: value for key, value in questions.items() if key not in dropped}
     chosen = {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
     return remaining | chosen | {"training.steps": 4, "mixing.passes": 2}
-
-
-@pytest.fixture(scope="session")
-def mixture(mix, tmp_path_factory):
-    return rr.multitask(overrides=mix, run_dir=tmp_path_factory.mktemp("runs") / "mixture")
-
-
-def test_the_span_head_keeps_its_threshold(mixture, road, world, tmp_path):
-    head = mixture.hf_dir / "heads" / "mrc"
-    stored = json.loads((head / "road_ray.json").read_text())["no_answer_threshold"]
-    assert stored == mixture.metrics["eval/squad_v2/threshold"]
-    other = json.loads((mixture.hf_dir / "heads" / "nli" / "road_ray.json").read_text())
-    assert other["no_answer_threshold"] is None
-    spans = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
-    where = [f"init={head}", f"data.root={world}", "data.datasets=[squad_v2]", *spans]
-    result = road("evaluate", *where, "--run-dir", tmp_path, "--json")
-    figures = json.loads(result.out)["metrics"]
-    for name, value in figures.items():
-        assert value == pytest.approx(mixture.metrics[name]), name
 
 
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):

@@ -190,7 +190,6 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
 
 
 MISTAKES = [
-    ("finetune", {"data.rot": "x"}, 2, "did you mean 'data.root'"),
     ("finetune", {"data.dataset": "sst3"}, 2, "did you mean 'sst2'"),
     ("finetune", {"data.root": "/nowhere"}, 2, "data.root = /nowhere: no such directory"),
     ("finetune", {"data.dataset": "stsb", "data.evaluate_on": "null"}, 3, "glue/STS-B/train.tsv"),
@@ -199,11 +198,9 @@ MISTAKES = [
     ("finetune", {"init": "/"}, 4, "no config.json there"),
     ("finetune", {"init": "PRETRAINEDD"}, 2, "did you mean PRETRAINED?"),
     ("finetune", {"init": "PRETRAINED/zzz"}, 2, "name one in PRETRAINED"),
-    ("finetune", {"optimizer.peak_lr": 1e20}, 2, "0 < value <= 1"),
     ("finetune", {"student.layers": 99}, 2, "student.layers = 99: init has"),
     *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
     ("multitask", {"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
-    ("multitask", {"data.datasets": []}, 2, "data.datasets"),
     ("plain", {"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
     ("plain", {"data.datasets": ["squad_v2"], "data.max_length_tokens": 512}, 2, "128 positions"),
     ("multitask", {"mixing.passes": 4, "mixing.replacement": "false"}, 2, "allowed: at most 3"),
@@ -236,7 +233,6 @@ MISTAKES = [
         2,
         "distillation.store is given",
     ),
-    ("distill", {"distillation.kd_weight": 1.5}, 2, "distillation.kd_weight"),
     ("distill", {"distillation.schedule": [[0.5, 1], [0, 0]]}, 2, "[[0.5, 1], [0, 0]]"),
     (
         "distill",

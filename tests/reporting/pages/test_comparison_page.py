@@ -8,11 +8,7 @@ import re
 import pytest
 
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.reporting.pages.comparison_page import (
-    compare_page,
-    comparison_text,
-    experiment_page,
-)
+from road_ray.reporting.pages.comparison_page import compare_page, comparison_text, experiment_page
 from road_ray.reporting.pages.page import NOTHING, Verdict, render
 from road_ray.reporting.records.comparison_table import group_runs, read_table
 from road_ray.reporting.records.run_record import read_run
@@ -218,9 +214,7 @@ def directory(table, tmp_path):
 def test_figures_stand_with_intervals_published_figures_and_sizes(directory):
     _, figures, results = blocks(experiment_page(directory), "Results on sst2")
     rows = texts(results)
-    assert rows[1] == [
-        *("arm mean", "2", "72.00 ± 0.50", "71.00 to 73.00", "91.38", "500,000"),
-    ]
+    assert rows[1] == [*("arm mean", "2", "72.00 ± 0.50", "71.00 to 73.00", "91.38", "500,000")]
     assert rows[2][:3] == ["arm teachers-sst2: single teachers", "2", "80.00 ± 0.50"]
     assert rows[3][:3] == ["arm the ensemble", "1", "82.50"]
     assert {len(row) for row in rows} == {len(results.names)}

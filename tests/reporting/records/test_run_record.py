@@ -112,12 +112,6 @@ def test_the_verb_follows_from_the_configuration_not_from_who_started_the_run(ve
     assert RunRecord(Path("r"), environment={"command": ["road", verb]}).verb == verb
 
 
-def test_routine_events_are_no_faults():
-    kinds = ["initialized", "phase", "stopped_early", "teachers_proven", "teacher_replaced"]
-    run = RunRecord(Path("r"), events=[{"kind": kind} for kind in kinds])
-    assert run.faults == [{"kind": "teacher_replaced"}]
-
-
 def write_record(directory, **facts):
     (directory / "hf").mkdir(parents=True)
     (directory / "hf" / "road_ray.json").write_text(json.dumps(facts))

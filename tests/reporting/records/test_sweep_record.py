@@ -9,12 +9,7 @@ import sqlite3
 import pytest
 
 from road_ray.errors import DataError
-from road_ray.reporting.records.sweep_record import (
-    Sweep,
-    Trial,
-    is_sweep,
-    read_sweep,
-)
+from road_ray.reporting.records.sweep_record import Sweep, Trial, is_sweep, read_sweep
 
 
 def test_a_sweep_is_read(sweep_directory):

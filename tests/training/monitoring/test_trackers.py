@@ -16,11 +16,7 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.training.monitoring.metrics_journal import Journal, read_rows
-from road_ray.training.monitoring.trackers import (
-    mlflow_tracker,
-    tensorboard_tracker,
-    wandb_tracker,
-)
+from road_ray.training.monitoring.trackers import mlflow_tracker, tensorboard_tracker, wandb_tracker
 
 CONFIG = {
     "hf_token": "CANARYkey",
