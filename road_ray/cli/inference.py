@@ -311,8 +311,7 @@ def push(
     from road_ray.reporting.text_tables import aligned
 
     upload.check_repository(repository)
-    files = upload.model_files(model)
-    others = upload.left_out(model, files)
+    files, others = upload.model_files(model)
     sizes = {name: path.stat().st_size for name, path in files.items()}
     rows = [{"file": name, "bytes": f"{size:,}"} for name, size in sizes.items()]
     if not as_json:

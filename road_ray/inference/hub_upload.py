@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from road_ray.config.secrets import redact
@@ -35,10 +35,10 @@ _SECRET = re.compile(
 )
 
 
-def model_files(model: str | Path) -> dict[str, Path]:
+def model_files(model: str | Path) -> tuple[dict[str, Path], list[str]]:
     """Return the files of a run's ``hf/`` or of a model directory that are uploaded, by their
     names: weights, configuration, tokenizer, model card and record, and those of ``generator/`` and
-    ``heads/``.
+    ``heads/``; and the names of the others, hidden ones apart.
 
     Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
     ``ConfigError`` for a text with a secret.
@@ -47,9 +47,14 @@ def model_files(model: str | Path) -> dict[str, Path]:
     for part in {directory, *(path.parent for path in directory.rglob("config.json"))}:
         for weights in (True, False):
             check_hashes(part, weights=weights)
-    files = {}
-    for name, path in _visible(directory):
+    files, left_out = dict[str, Path](), list[str]()
+    for path in sorted(directory.rglob("*")):
+        parts = path.relative_to(directory).parts
+        if not path.is_file() or any(part.startswith(".") for part in parts):
+            continue
+        name = "/".join(parts)
         if not _OF_MODEL.fullmatch(name):
+            left_out.append(name)
             continue
         if not path.resolve().is_relative_to(directory.resolve()):
             raise CheckpointError(
@@ -68,12 +73,7 @@ def model_files(model: str | Path) -> dict[str, Path]:
         files[name] = path
     if not any(name.endswith((".safetensors", ".onnx")) for name in files):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
-    return files
-
-
-def left_out(model: str | Path, files: Mapping[str, Path]) -> list[str]:
-    """Return the names of the files of a model directory that are not uploaded."""
-    return [name for name, _ in _visible(_directory(model)) if name not in files]
+    return files, left_out
 
 
 def _directory(model: str | Path) -> Path:
@@ -85,14 +85,6 @@ def _directory(model: str | Path) -> Path:
             "  fix: name a finished run or a model directory\n  nothing was sent"
         )
     return directory
-
-
-def _visible(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files below a directory that are not hidden, by their names in it."""
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory)
-        if path.is_file() and not any(part.startswith(".") for part in name.parts):
-            yield name.as_posix(), path
 
 
 def push(model: str | Path, files: Mapping[str, Path], repository: str, *, public: bool) -> str:

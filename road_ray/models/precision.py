@@ -105,11 +105,9 @@ class Int8Linear(nn.Module):
         super().__init__()
         weight = linear.weight.detach().float()
         scale = _scale_of(weight)
-        self.register_buffer("rounded", (weight / scale).round().to(torch.int8).t().contiguous())
-        self.register_buffer("scale", scale.squeeze(1))
+        self.rounded = nn.Buffer((weight / scale).round().to(torch.int8).t().contiguous())
+        self.scale = nn.Buffer(scale.squeeze(1))
         self.bias = linear.bias
-        self.rounded: Tensor
-        self.scale: Tensor
 
     def forward(self, input: Tensor) -> Tensor:
         rows = input.flatten(0, -2).float()

@@ -51,8 +51,6 @@ class Checkpoints:
     """
 
     def __init__(self, root: Path, *, keep: int = 2, on_event: OnEvent | None = None) -> None:
-        if keep < 1:
-            raise ValueError(f"keep={keep}: at least one checkpoint must be kept")
         self.root, self.keep, self._on_event = Path(root), keep, on_event
 
     def prepare(self) -> None:

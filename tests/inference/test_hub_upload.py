@@ -63,7 +63,7 @@ def test_the_model_and_nothing_else_is_sent_to_a_private_repository(road, hub, m
     assert done.code == 0, done.err
     assert "/me/mine (private)" in done.out
     assert hub["me/mine"]["private"] is True
-    here = {name: path.read_bytes() for name, path in model_files(model).items()}
+    here = {name: path.read_bytes() for name, path in model_files(model)[0].items()}
     assert hub["me/mine"]["files"] == here
     assert {"config.json", "model.safetensors", "generator/model.safetensors"} <= here.keys()
     assert not {"train.csv", ".netrc", "notes.json.swp"} & here.keys()
@@ -93,7 +93,7 @@ def test_words_of_a_vocabulary_are_no_secrets(model):
     (model / "hf" / "vocab.json").write_text(json.dumps(words))
     config = {"pad_token": "[PAD] of the model", "image_token": "<image> of it"}
     (model / "hf" / "added_tokens.json").write_text(json.dumps(config))
-    assert {"vocab.json", "added_tokens.json"} <= {*model_files(model)}
+    assert {"vocab.json", "added_tokens.json"} <= {*model_files(model)[0]}
 
 
 def test_only_files_of_a_model_are_sent(road, model):
@@ -101,7 +101,7 @@ def test_only_files_of_a_model_are_sent(road, model):
     names = ("key.pem", "service.json", "rows.txt", "notes.md", "optimizer.safetensors")
     for name in names:
         (model / "hf" / name).write_text("{}")
-    assert not {*names} & {*model_files(model)}
+    assert not {*names} & {*model_files(model)[0]}
     listed = road("push", model, "me/mine", "--dry-run")
     assert "not sent: key.pem, notes.json.swp, notes.md, optimizer.safetensors" in listed.out
 
