@@ -58,7 +58,10 @@ class JointSpanHead(nn.Module):
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         allowed = allowed_positions(batch).to(hidden.device)
         start = self.start(hidden).squeeze(-1).float().masked_fill(~allowed, _MASKED)
-        unanswered = self._impossible(hidden, start)[:, None].expand_as(start)
+        expected = (start.softmax(-1)[..., None] * hidden).sum(1).to(hidden.dtype)
+        # The logit of no answer reads the first token and the expected start.
+        dense = functional.gelu(self.impossible_dense(torch.cat([hidden[:, 0], expected], -1)))
+        unanswered = self.impossible(dense).float().expand_as(start)
         if "start_positions" in batch:
             label = batch["start_positions"].clamp(min=0)  # the loss ignores unknown labels
             return torch.stack([start, self._ends(hidden, label, allowed), unanswered], 1)
@@ -77,13 +80,6 @@ class JointSpanHead(nn.Module):
         both = torch.cat([begin[:, None].expand_as(hidden), hidden], -1)
         logits: Tensor = self.end(functional.gelu(self.end_dense(both))).squeeze(-1).float()
         return logits.masked_fill(~allowed, _MASKED)
-
-    def _impossible(self, hidden: Tensor, start: Tensor) -> Tensor:
-        """Return the logit of no answer, from first token and expected start: ``-> [B]``."""
-        expected = (start.softmax(-1)[..., None] * hidden).sum(1).to(hidden.dtype)
-        dense = self.impossible_dense(torch.cat([hidden[:, 0], expected], -1))
-        logit: Tensor = self.impossible(functional.gelu(dense)).squeeze(-1).float()
-        return logit
 
 
 STEPS = 5

@@ -32,8 +32,11 @@ def default_device() -> torch.device:
     usable = {"cpu": True, "cuda": torch.cuda.is_available()}
     usable["mps"] = torch.backends.mps.is_available()
     name = os.environ.get("ROAD_DEVICE")
-    if not name and _is_ray_worker_without_gpu():
-        name = "cpu"
+    ray: Any = sys.modules.get("ray")
+    if not name and ray is not None and ray.is_initialized():
+        mode = ray.get_runtime_context().worker.mode  # of a driver: another
+        if mode == ray.WORKER_MODE and not ray.get_gpu_ids():
+            name = "cpu"
     if not name and (problem := gpu_problem()):
         _warn_once(f"using the CPU: torch cannot use the GPU of this machine: {problem}")
     name = name or ("cuda" if usable["cuda"] else "cpu")
@@ -44,15 +47,6 @@ def default_device() -> torch.device:
             "  fix: unset it, or install a torch for that device"
         )
     return torch.device(name)
-
-
-def _is_ray_worker_without_gpu() -> bool:
-    """Return whether this process runs tasks or an actor of Ray that were given no GPU."""
-    ray: Any = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return False
-    mode = ray.get_runtime_context().worker.mode  # of a driver: another
-    return mode == ray.WORKER_MODE and not ray.get_gpu_ids()
 
 
 def gpu_problem(*, required: bool = False) -> str | None:

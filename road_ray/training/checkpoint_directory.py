@@ -17,7 +17,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from pyarrow import fs as arrow
 
@@ -34,7 +33,6 @@ from road_ray.system.files import (
 from road_ray.system.operating_system import is_disk_error
 from road_ray.system.remote_files import FAILURES, open_address
 
-OnEvent = Callable[[dict[str, Any]], None]
 Write = Callable[[Path], Mapping[str, str] | None]
 """Writes the files of a checkpoint into a directory; returns the sha256 of those that it knows."""
 FORMAT = 1
@@ -47,10 +45,12 @@ _log = logging.getLogger(__name__)
 class Checkpoints:
     """The committed checkpoints of one run, ``root/step-NNNNNNNN``, written by one process.
 
-    ``on_event`` receives ``{"kind": ..., ...}`` when a damaged checkpoint is skipped.
+    ``on_event(kind, **fields)``, such as a journal's, is told a damaged checkpoint that is skipped.
     """
 
-    def __init__(self, root: Path, *, keep: int = 2, on_event: OnEvent | None = None) -> None:
+    def __init__(
+        self, root: Path, *, keep: int = 2, on_event: Callable[..., object] = lambda *_, **__: None
+    ) -> None:
         self.root, self.keep, self._on_event = Path(root), keep, on_event
 
     def prepare(self) -> None:
@@ -121,9 +121,7 @@ class Checkpoints:
                 return path
             damage.append(f"{path}, by its {MANIFEST}: {'; '.join(problems)}")
             _log.warning("damaged checkpoint skipped: %s", damage[-1])
-            event = {"kind": "checkpoint_damaged", "path": str(path), "problems": problems}
-            if self._on_event:
-                self._on_event(event)
+            self._on_event("checkpoint_damaged", path=str(path), problems=problems)
         if damage:
             raise CheckpointError(
                 f"{self.root}: every checkpoint is damaged, and a run never restarts silently:"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from statistics import median
@@ -199,7 +199,7 @@ def measure(
         activation_bytes=max(phase.saved_bytes for phase in phases),
         seconds_per_step=mean(lambda phase: median(phase.seconds())),
         seconds_range=(mean(lambda phase: min(phase.seconds())), mean(lambda p: max(p.seconds()))),
-        data_seconds_per_step=mean(lambda phase: median(phase.waits)),
+        data_seconds_per_step=mean(lambda phase: median(step[0] for step in phase.timed)),
         seconds_by_phase=tuple(map(median, seconds)),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
@@ -210,21 +210,21 @@ def measure(
 
 @dataclass
 class _Phase:
-    """Cost of the timed steps of one phase; the lists have a number for each of them."""
+    """Cost of the timed steps of one phase."""
 
-    waits: list[float]  # seconds until the rows came
-    per_position: list[float]  # seconds of forward and backward
-    updates: list[float]  # seconds
     totals: BatchTotals  # of ``num_steps`` steps
-    num_steps: int
-    saved_bytes: int
-    gradient_bytes: int
+    num_steps: int = 1 + _STEPS
+    saved_bytes: int = 0
+    gradient_bytes: int = 0
+    timed: list[tuple[float, float, float]] = field(default_factory=list)
+    """Seconds of each step until the rows came, of forward and backward by position, and of the
+    update.
+    """
 
     def seconds(self) -> list[float]:
         """Return what a step of the mean number of positions takes by each of the timed steps."""
         positions = self.totals.positions / self.num_steps
-        steps = zip(self.waits, self.per_position, self.updates, strict=True)
-        return [wait + positions * per_position + update for wait, per_position, update in steps]
+        return [wait + positions * each + update for wait, each, update in self.timed]
 
 
 def _phase(
@@ -237,7 +237,7 @@ def _phase(
 ) -> _Phase:
     # A GPU takes about as long for two rows as for a whole batch, so it gets whole batches.
     num_rows = _FIRST_ROWS if worker.device.type == "cpu" else None
-    phase = _Phase([], [], [], BatchTotals(0, 0, 0), 1 + _STEPS, 0, 0)
+    phase = _Phase(BatchTotals(0, 0, 0))
     for step in range(1 + _STEPS):
         started = time.perf_counter()
         passes = next(source)
@@ -268,9 +268,7 @@ def _phase(
         if num_rows is not None:
             num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / computed))
         if step:
-            phase.waits.append(waited)
-            phase.per_position.append(computed / positions)
-            phase.updates.append(updated)
+            phase.timed.append((waited, computed / positions, updated))
     return phase
 
 

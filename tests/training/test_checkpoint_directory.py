@@ -118,7 +118,8 @@ def test_a_damaged_file_is_seen_and_the_older_one_taken(two, caplog, name, harm,
     harm(two.root / "step-00000020" / name)
     events = []
     with caplog.at_level(logging.WARNING):
-        newest = Checkpoints(two.root, on_event=events.append).newest()
+        event = lambda kind, **fields: events.append({"kind": kind, **fields})  # noqa: E731
+        newest = Checkpoints(two.root, on_event=event).newest()
     assert newest == two.root / "step-00000010"
     assert [event["kind"] for event in events] == ["checkpoint_damaged"]
     assert name in events[0]["problems"][0]

@@ -291,7 +291,7 @@ def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
     Raises ``ResourceError`` before the first step when the directory cannot be written.
     """
     directory = config.run_dir / "checkpoints"
-    made = Checkpoints(directory, keep=keep, on_event=lambda event: log.event(**event))
+    made = Checkpoints(directory, keep=keep, on_event=log.event)
     if log.enabled:
         made.prepare()
     return made
