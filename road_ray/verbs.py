@@ -89,7 +89,7 @@ VERBS: dict[str, Verb] = {
             "multitask",
             "train one encoder on a mix of data sets, one head per task",
             "recipes.train.config:MultitaskConfig",
-            "recipes.train.train:multitask",
+            "recipes.train.train:run_training",
             example="training.steps=1000",
             next="road finetune init={run}",
             arguments='init="runs/encoder", run_dir="runs/mixture", training={"steps": 2},\n'

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from road_ray.cli.options import JsonOption, complete_key, complete_preset, show_list
+from road_ray.cli.options import JsonOption, complete_key, complete_preset, show_list, tell
 from road_ray.errors import ConfigError
 from road_ray.system.files import check_new, write_text_atomic
 
@@ -68,14 +68,10 @@ def init(
     content = starter_yaml(task_guess, place, chosen, config, schema_name(verb), source)
     rows = _write(place, content, verb, task_guess)
     command = shlex.join(["road", verb, str(place)])
-    if as_json:
-        entry = {"output": str(place), "command": command, "kind": task_guess.kind}
-        typer.echo(json.dumps(entry | {"rows": rows, "reasons": task_guess.reasons}))
-        return
-    for line in [*task_guess.reasons, *([f"rows: {rows}"] if rows else [])]:
-        typer.echo(f"  {line}")
-    typer.echo(f"written: {place}, and {schema_name(verb)} for editors")
-    typer.echo(f"next: {command}")
+    entry = {"output": str(place), "command": command, "kind": task_guess.kind, "rows": rows}
+    told = [f"  {line}" for line in [*task_guess.reasons, *([f"rows: {rows}"] if rows else [])]]
+    told += [f"written: {place}, and {schema_name(verb)} for editors", f"next: {command}"]
+    tell(entry | {"reasons": task_guess.reasons}, as_json, *told)
 
 
 def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
@@ -201,7 +197,7 @@ def explain(
             f"{key}: no such configuration key{f' of `road {verb}`' if verb else ''}\n"
             + (fix or "  fix: `road schema VERB` has all keys of a verb")
         )
-    typer.echo(json.dumps(found) if as_json else "\n\n".join(map(_text, found)))
+    tell(found, as_json, "\n\n".join(map(_text, found)))
 
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from road_ray.cli.options import AddressOption, JsonOption, complete_run, show_list
+from road_ray.cli.options import AddressOption, JsonOption, complete_run, show_list, tell
 
 if TYPE_CHECKING:
     from road_ray.data.config import CorpusConfig
@@ -214,14 +213,14 @@ def errors(
         writer.writeheader()
         writer.writerows(rows)
     suspected = sum(bool(row["correction"]) for row in rows)
-    if as_json:
-        summary = {"output": str(output), "rows": len(rows), "suspected": suspected}
-        typer.echo(json.dumps(summary))
-        return
     columns = ("label", "suggested", "margin", "text")
-    typer.echo(aligned([{c: str(row[c])[:60] for c in columns} for row in rows[:_SHOWN]]))
-    typer.echo(f"{suspected:,} of {len(rows):,} labels are suspected: {output}")
-    typer.echo(f"next: look through it, then road finetune ... data.corrections={output}")
+    tell(
+        {"output": str(output), "rows": len(rows), "suspected": suspected},
+        as_json,
+        aligned([{c: str(row[c])[:60] for c in columns} for row in rows[:_SHOWN]]),
+        f"{suspected:,} of {len(rows):,} labels are suspected: {output}",
+        f"next: look through it, then road finetune ... data.corrections={output}",
+    )
 
 
 _Store = Annotated[

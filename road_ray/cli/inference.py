@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import signal
 from pathlib import Path
@@ -18,6 +17,7 @@ from road_ray.cli.options import (
     QuietOption,
     VerboseOption,
     complete_run,
+    tell,
 )
 from road_ray.errors import ConfigError, counted
 from road_ray.system.files import STDIN, check_input, check_new
@@ -113,20 +113,19 @@ def predict(
     options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
     options["n_best"] = n_best
+    call: dict[str, Any] = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
+    if on_pool and output is not None:
+        pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
+        rows = _predict_by_actors(source, output, call, options, pool)
+    else:
+        rows = _predict(source, output, call, options)
     if output is None:
-        _print(model, source, chosen, options)
         return
-    call: dict[str, Any] = {"model": model, "columns": chosen}
-    call["escape_formulas"] = escape_formulas
-    pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
-    rows = (_write_by_actors if on_pool else _write)(source, output, call, options, pool)
-    if as_json:
-        typer.echo(json.dumps({"output": str(output), "rows": rows}))
-        return
-    typer.echo(f"{counted(rows, 'prediction')}: {output}")
+    told = [f"{counted(rows, 'prediction')}: {output}"]
     if source != STDIN:
         command = shlex.join(["road", "evaluate", model, source])
-        typer.echo(f"next, if the rows have labels: {command}")
+        told.append(f"next, if the rows have labels: {command}")
+    tell({"output": str(output), "rows": rows}, as_json, *told)
 
 
 def _chosen(
@@ -146,30 +145,25 @@ def _chosen(
     return chosen
 
 
-def _print(model: str, source: str, columns: ColumnChoice, options: dict[str, Any]) -> None:
-    """Print the predictions as JSONL."""
+def _predict(
+    source: str, output: Path | None, call: dict[str, Any], options: dict[str, Any]
+) -> int:
+    """Write the predictions to a file, or print them as JSONL, and return their number."""
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import json_line, predicted
+    from road_ray.inference.predict_file import json_line, predict_file, predicted
 
-    predictor = load(model, **options)
-    rows = input_rows(source, columns, predictor.fields, predictor.trained)
+    predictor = load(call["model"], **options)
+    if output is not None:
+        return predict_file(predictor, source, output, **call)
+    rows = input_rows(source, call["columns"], predictor.fields, predictor.trained)
     for predictions in predicted(predictor, rows):
         for prediction in predictions:
             typer.echo(json_line(prediction))
+    return 0
 
 
-def _write(
-    source: str, output: Path, call: dict[str, Any], options: dict[str, Any], _: object
-) -> int:
-    """Write the predictions to a file and return their number."""
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import predict_file
-
-    return predict_file(load(call["model"], **options), source, output, **call)
-
-
-def _write_by_actors(
+def _predict_by_actors(
     source: str,
     output: Path,
     call: dict[str, Any],
@@ -251,7 +245,7 @@ def serve(
     def ready(task: str) -> None:
         summary = {"url": listening.url, "model": model, "task": task}
         text = f"serving {model} ({task}): {listening.url}/predict   page: {listening.url}/docs"
-        typer.echo(json.dumps(summary) if as_json else text)
+        tell(summary, as_json, text)
 
     serve_model(config, listening, ready)
 
@@ -278,14 +272,15 @@ def export(
     from road_ray.recipes import export as recipe
 
     directory, facts = recipe.export(model, output, head=head, quantize=quantize)
-    if as_json:
-        typer.echo(json.dumps({"directory": str(directory), "onnx": facts}))
-        return
     from road_ray.reporting.text_tables import aligned
 
-    typer.echo(aligned(recipe.measured_rows(facts)))
-    typer.echo(f"exported: {directory}")
-    typer.echo(f"next: {shlex.join(['road', 'predict', str(directory)])} FILE")
+    tell(
+        {"directory": str(directory), "onnx": facts},
+        as_json,
+        aligned(recipe.measured_rows(facts)),
+        f"exported: {directory}",
+        f"next: {shlex.join(['road', 'predict', str(directory)])} FILE",
+    )
 
 
 def push(
@@ -314,22 +309,22 @@ def push(
     files, others = upload.model_files(model)
     sizes = {name: path.stat().st_size for name, path in files.items()}
     rows = [{"file": name, "bytes": f"{size:,}"} for name, size in sizes.items()]
-    if not as_json:
+    if not as_json:  # before it is sent
         typer.echo(aligned(rows))
         typer.echo(f"{len(files)} files, {sum(sizes.values()):,} bytes")
         if others:
             typer.echo(f"not sent: {', '.join(others)}")
     url = None if dry_run else upload.push(model, files, repository, public=public)
-    if as_json:
-        entry = {"repository": repository, "url": url, "files": sizes, "left_out": others}
-        typer.echo(json.dumps(entry))
-    else:
-        kind = "public" if public else "private"
-        typer.echo(f"sent to {url} ({kind})" if url else f"nothing was sent to {repository}")
-        following = ["road", "predict", repository, "FILE"]
-        if not url:
-            following = ["road", "push", model, repository, *(["--public"] if public else [])]
-        typer.echo(f"next: {shlex.join(following)}")
+    following = ["road", "predict", repository, "FILE"]
+    if not url:
+        following = ["road", "push", model, repository, *(["--public"] if public else [])]
+    kind = "public" if public else "private"
+    tell(
+        {"repository": repository, "url": url, "files": sizes, "left_out": others},
+        as_json,
+        f"sent to {url} ({kind})" if url else f"nothing was sent to {repository}",
+        f"next: {shlex.join(following)}",
+    )
 
 
 def label(
@@ -376,9 +371,10 @@ def label(
     )
     counts = label_rows(source, output, settings)
     cost = (price[0] * counts.prompt_tokens + price[1] * counts.answer_tokens) / 1e6
-    if as_json:
-        typer.echo(json.dumps({"output": str(output), **vars(counts), "cost": cost}))
-        return
     told = f"{counts}; cost {cost:.2f}" if any(price) else str(counts)
-    typer.echo(f"{counted(counts.rows, 'row')}: {output}   {told}")
-    typer.echo(f"next: road distill init=MODEL distillation.teachers={shlex.quote(str(output))}")
+    tell(
+        {"output": str(output), **vars(counts), "cost": cost},
+        as_json,
+        f"{counted(counts.rows, 'row')}: {output}   {told}",
+        f"next: road distill init=MODEL distillation.teachers={shlex.quote(str(output))}",
+    )

@@ -153,6 +153,12 @@ def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     typer.echo(aligned(rows))
 
 
+def tell(summary: object, as_json: bool, *lines: object) -> None:
+    """Print a result as JSON, or as lines of text."""
+    for line in [json.dumps(summary)] if as_json else lines:
+        typer.echo(line)
+
+
 def _is_model(name: str) -> bool:
     """Return True for a run or model directory, a list of teachers or a name of the hub."""
     path = Path(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from road_ray.cli.options import complete_words
+from road_ray.cli.options import complete_words, tell
 from road_ray.reporting.text_tables import aligned
 
 if TYPE_CHECKING:
@@ -51,13 +50,12 @@ def show_plan(verb: str, config: Config, as_json: bool) -> None:
         from road_ray.experiment.estimate import estimate
 
         found = estimate(cast("ReproduceConfig", config))
-        typer.echo(json.dumps(found) if as_json else format_comparison(found))
+        text = format_comparison(found)
     else:
-        costs = planned(verb, config, VERBS[verb].run)
-        typer.echo(json.dumps(costs) if as_json else format_plan(costs))
-    if not as_json:
-        words = [word for word in sys.argv[1:] if word != "--dry-run"]
-        typer.echo(f"next: {shlex.join(['road', *words[words[:1] == ['plan'] :]])}")
+        found = planned(verb, config, VERBS[verb].run)
+        text = format_plan(found)
+    words = [word for word in sys.argv[1:] if word != "--dry-run"]
+    tell(found, as_json, text, f"next: {shlex.join(['road', *words[words[:1] == ['plan'] :]])}")
 
 
 def format_comparison(estimate: Mapping[str, Any]) -> str:

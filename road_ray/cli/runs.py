@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from road_ray.cli.options import JsonOption, complete_run, show_list
+from road_ray.cli.options import JsonOption, complete_run, show_list, tell
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -131,12 +131,8 @@ def report(
     """Write an HTML page for a run, a sweep or a folder of runs."""
     from road_ray.reporting.report import report as write
 
-    written = write(paths, out, kind, baseline)
-    if as_json:
-        typer.echo(json.dumps([str(path) for path in written]))
-    else:
-        for path in written:
-            typer.echo(path)
+    written = [str(path) for path in write(paths, out, kind, baseline)]
+    tell(written, as_json, *written)
 
 
 def check(

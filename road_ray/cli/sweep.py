@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from road_ray.cli.options import (
     VerboseOption,
     complete_words,
     refuse_options,
+    tell,
 )
 
 if TYPE_CHECKING:
@@ -72,17 +73,14 @@ def sweep(
         _show_plan(config, as_json)
         return
     done = run(config)
-    if as_json:
-        best = [asdict(trial) for trial in done.best]
-        summary = {"directory": str(done.directory), "best": best}
-        typer.echo(json.dumps(summary | {"trials": [asdict(trial) for trial in done.trials]}))
-    else:
-        _show_result(done, config)
+    best, every = ([asdict(trial) for trial in trials] for trials in (done.best, done.trials))
+    summary = {"directory": str(done.directory), "best": best, "trials": every}
+    tell(summary, as_json, *_result(done, config))
     done.check()
 
 
-def _show_result(done: Sweep, config: SweepConfig) -> None:
-    """Print the trials, the best of them, and whether they differ."""
+def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
+    """Yield the trials, the best of them, and whether they differ."""
     from road_ray.recipes.sweep.sweep import row_of
     from road_ray.recipes.sweep.trials import model_of
     from road_ray.reporting.pages.sweep_page import tie
@@ -90,19 +88,19 @@ def _show_result(done: Sweep, config: SweepConfig) -> None:
     from road_ray.reporting.text_tables import aligned
     from road_ray.verbs import VERBS
 
-    typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
+    yield aligned([row_of(trial, config) for trial in done.trials])
     for trial in done.best:
         values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
-        typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
-        typer.echo(f"  model: {model_of(done.directory, trial, config)}")
+        yield f"best: trial {trial.number}: {values}  {drawn}"
+        yield f"  model: {model_of(done.directory, trial, config)}"
     if tied := tie(read_sweep(done.directory)):
-        typer.echo(tied)
+        yield tied
     page, study = done.directory / "report.html", done.directory / "study.journal"
-    typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")
+    yield f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}"
     for trial in done.best[:1]:
         place, verb = model_of(done.directory, trial, config), VERBS[config.stages[-1].verb]
-        typer.echo(f"next: {verb.following(place, has_model=(place / 'hf').exists())}")
+        yield f"next: {verb.following(place, has_model=(place / 'hf').exists())}"
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
@@ -117,20 +115,15 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)
     runs, side = config.trials * config.seeds, config.max_concurrent or 1
     total = {"runs": runs, "hours": costs["hours"] * runs / side}
-    if as_json:
-        typer.echo(json.dumps(costs | {"sweep": total}))
-        return
     after = f", then {config.then.verb}" if config.then else ""
-    typer.echo(
-        f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
-        f"which draw {', '.join(config.space)}; the first run of one, before values are drawn:"
-    )
-    typer.echo(format_plan(costs))
-    stopped = (
-        "" if config.scheduler == "none" else f"; less, as {config.scheduler} stops some early"
-    )
     then = f", without the runs of {config.then.verb} that follow" if config.then else ""
-    typer.echo(
+    early = "" if config.scheduler == "none" else f"; less, as {config.scheduler} stops some early"
+    tell(
+        costs | {"sweep": total},
+        as_json,
+        f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
+        f"which draw {', '.join(config.space)}; the first run of one, before values are drawn:",
+        format_plan(costs),
         f"all trials  {runs:,} such runs{then}: {duration(total['hours'])} with {side} at a time"
-        f"{stopped}"
+        f"{early}",
     )

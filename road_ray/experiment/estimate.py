@@ -17,12 +17,7 @@ import torch
 
 from road_ray.config import override, to_dict
 from road_ray.config.base import as_base
-from road_ray.data.load_split import (
-    find_dataset,
-    read_examples,
-    read_unlabelled_rows,
-    root_of,
-)
+from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES

@@ -24,7 +24,7 @@ from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_
 from road_ray.recipes.several_runs import distill, teachers
 from road_ray.recipes.soup import combine
 from road_ray.recipes.train.config import MultitaskConfig
-from road_ray.recipes.train.train import finetune, label_training_rows, multitask
+from road_ray.recipes.train.train import label_training_rows, run_training
 from road_ray.reporting.report import write_report
 from road_ray.system.files import write_json_atomic
 from road_ray.training.run_context import RunContext
@@ -34,8 +34,8 @@ ROOT = MINIATURE  # the sizes of the demo are made for it
 KEYS = read_yaml(Path(__file__).with_name("demo.yaml")).values
 RECIPES: Mapping[str, Callable[..., Run]] = {
     "pretrain": pretrain,
-    "multitask": multitask,
-    "finetune": finetune,
+    "multitask": run_training,
+    "finetune": run_training,
     "teachers": teachers,
     "distill": distill,
     "combine": combine,
@@ -133,7 +133,7 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
         _log.info("pre-training of an encoder on the embedded corpus")
         pretrain(stage(PretrainConfig, "pretrain", config), context)
         _log.info("multi-task training on four data sets")
-        multitask(stage(MultitaskConfig, "multitask", config), context)
+        run_training(stage(MultitaskConfig, "multitask", config), context)
         _log.info("teachers with all labels, and students with few")
         experiment = Experiment(stage(ReproduceConfig, "students", config))
         return run_experiment(directory, experiment, config, context, "demo")

@@ -54,9 +54,9 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
     them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
     """
     if not isinstance(config, FinetuningsConfig):
-        return single.finetune(config, context)
+        return single.run_training(config, context)
     if not config.pool and config.num_seeds == 1:
-        return single.finetune(as_base(FinetuneConfig, config), context)
+        return single.run_training(as_base(FinetuneConfig, config), context)
     if done := load_finished_run(config):
         return done
     every = finetunings(config)
@@ -72,7 +72,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
         if not needed:
             single.check(finetuning)
     with open_run_directory(config) as directory:
-        runs = run_all(single.finetune, every, config, context, after=after)
+        runs = run_all(single.run_training, every, config, context, after=after)
         by_seed: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
         for finetuning, run in zip(every, runs, strict=True):
             by_seed[finetuning.seed - config.seed] |= run.metrics
@@ -170,9 +170,9 @@ def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
     require_plain_head(config.data)
     every = single_teachers(config)
     if context is not None and context.plan_only:
-        return single.finetune(every[0], context)  # all cost the same
+        return single.run_training(every[0], context)  # all cost the same
     with open_run_directory(config) as directory:
-        runs = run_all(single.finetune, every, config, context)
+        runs = run_all(single.run_training, every, config, context)
         metrics = means([run.metrics for run in runs])
         metrics |= _list_and_evaluate(directory, every, runs)
         write_json_atomic(directory / "metrics.json", metrics)
@@ -232,8 +232,6 @@ def distill(
     """
     if ensemble is not None:
         config = _with_teachers(config, list(ensemble.directories))
-    if done := load_finished_run(config):
-        return done
     if config.distillation.generations > 1:
         return _born_again(config, ensemble, context)
     actors = None if ensemble is None else {config.data.dataset: ensemble}
@@ -269,6 +267,8 @@ def _born_again(
     learn from the ensemble, whose own metrics are ``eval/<data set>/ensemble_<metric>``. Source:
     Furlanello et al. 2018 (BAN, and BANE for the ensemble).
     """
+    if done := load_finished_run(config):
+        return done
     every = generations(config)
     if context is not None and context.plan_only:
         return distill(every[0], ensemble, context)  # all cost the same

@@ -24,10 +24,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import check_finite
 from road_ray.recipes.config import CombineConfig
 from road_ray.recipes.evaluate import evaluate_ensemble
-from road_ray.recipes.run_directory.model_record import (
-    model_record,
-    write_model_record,
-)
+from road_ray.recipes.run_directory.model_record import model_record, write_model_record
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.system.files import read_json, staged_directory, write_json_atomic

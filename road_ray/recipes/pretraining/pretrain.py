@@ -27,11 +27,7 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import check_attention, model_directory
 from road_ray.objectives.base import Objective
-from road_ray.recipes.preflight_checks import (
-    check_stopping_metric,
-    require_init,
-    require_splits,
-)
+from road_ray.recipes.preflight_checks import check_stopping_metric, require_init, require_splits
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.input_files import identity_of
@@ -46,7 +42,7 @@ from road_ray.recipes.run_directory.run import (
     record_heads,
 )
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.train.train import finetune
+from road_ray.recipes.train.train import run_training
 from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
 from road_ray.training.run_context import RunContext, Training
@@ -241,7 +237,7 @@ def early_probe(
                 training=FinetuneConfig().training.model_copy(update=steps),
             )
             try:
-                metrics = finetune(tuning, context.nested()).metrics
+                metrics = run_training(tuning, context.nested()).metrics
             except InterruptedRunError:
                 raise InterruptedRunError(
                     f"stopped while a copy of the encoder was fine-tuned on {name}\n"

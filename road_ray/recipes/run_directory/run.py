@@ -25,11 +25,7 @@ from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.files import read_json, write_json_atomic, write_text_atomic
 from road_ray.system.operating_system import is_disk_error, lock_exclusively
-from road_ray.training.checkpoint_directory import (
-    MANIFEST,
-    Checkpoints,
-    has_checkpoints,
-)
+from road_ray.training.checkpoint_directory import MANIFEST, Checkpoints, has_checkpoints
 from road_ray.training.monitoring import trackers
 from road_ray.training.monitoring.console_progress import Work
 from road_ray.training.monitoring.metrics_journal import Journal

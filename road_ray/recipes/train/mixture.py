@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
-from road_ray.data.mixing import (
-    Stream,
-    draw_datasets,
-    mixed,
-    probabilities,
-    with_example_counts,
-)
+from road_ray.data.mixing import Stream, draw_datasets, mixed, probabilities, with_example_counts
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag, Task
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.recipes.train.config import (

@@ -52,12 +52,7 @@ from road_ray.recipes.train.prepare import (
     prepare,
     student_tokenizer,
 )
-from road_ray.recipes.train.teachers import (
-    TaughtStream,
-    Teachers,
-    lineage,
-    record_teachers,
-)
+from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, record_teachers
 from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
@@ -68,28 +63,20 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
 
 
-def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
-    """Train and evaluate; the model is in ``run.hf_dir``, the metrics are ``eval/<data
-    set>/<metric>``.
-    """
-    return load_finished_run(config) or run_training(config, context)
-
-
-def multitask(config: MultitaskConfig, context: RunContext | None = None) -> Run:
-    """Train on the mixture, with distillation for data sets that have teachers. ``hf/`` holds the
-    encoder with the head of the first data set, ``hf/heads/<task>`` the encoder with each head.
-    """
-    return load_finished_run(config) or run_training(config, context)
-
-
 def run_training(
     config: TrainConfig,
     context: RunContext | None = None,
     actors: Mapping[str, ActorEnsemble] | None = None,
 ) -> Run:
-    """Train, evaluate and export. The run starts and stops the teachers that answer from actors,
-    unless ``actors`` has the ensemble of every data set: then their owner stops them.
+    """Train on one data set or a mixture, evaluate and export; the metrics are ``eval/<data
+    set>/<metric>``. The model is in ``run.hf_dir``; that of a mixture has there the head of the
+    first data set, and each head in ``heads/<task>``.
+
+    The run starts and stops the teachers that answer from actors, unless ``actors`` has the
+    ensemble of every data set: then their owner stops them.
     """
+    if done := load_finished_run(config):
+        return done
     check(config)
     teachers = find_teachers(config)
     tokenizer = student_tokenizer(config) if teachers else None
