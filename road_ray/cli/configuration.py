@@ -202,15 +202,15 @@ def explain(
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
+    from road_ray.config import flatten
     from road_ray.config import schema as nodes
+    from road_ray.presets import PRESETS
     from road_ray.verbs import configuration_class
 
     found: dict[tuple[str, str], dict[str, Any]] = {}
     classes = {verb: configuration_class(verb) for verb in verbs}
-    classes = {verb: kind for verb, kind in classes.items() if key[0] in kind.model_fields}
-    schemas = nodes.schemas_of(tuple(dict.fromkeys(classes.values())))
     for verb, kind in classes.items():
-        node = nodes.at(schemas[kind], key)
+        node = nodes.at(kind, key) if key[0] in kind.model_fields else None
         if node is None:
             continue
         same = found.setdefault(
@@ -227,19 +227,11 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
         )
         default = nodes.default_of(node)
         same["default"][verb] = None if default is nodes.UNSET else default
-    return [e | {"presets": _values_in_presets(key, e["default"])} for e in found.values()]
-
-
-def _values_in_presets(key: Key, verbs: Iterable[str]) -> dict[str, Any]:
-    """Return the value that each preset of these verbs gives the key, by preset."""
-    from road_ray.config import flatten
-    from road_ray.presets import PRESETS
-
-    values = {}
-    for preset in PRESETS.values():
-        if preset.verb in verbs and ("preset: " in preset.text or str(key[-1]) in preset.text):
-            values[preset.name] = flatten(preset.values()).get(".".join(map(str, key)))
-    return {name: value for name, value in values.items() if value is not None}
+    for same in found.values():
+        presets = [preset for preset in PRESETS.values() if preset.verb in same["default"]]
+        values = {p.name: flatten(p.values()).get(".".join(map(str, key))) for p in presets}
+        same["presets"] = {name: value for name, value in values.items() if value is not None}
+    return list(found.values())
 
 
 def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> str:

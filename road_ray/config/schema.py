@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 
 from road_ray.config.secrets import masked
 
@@ -49,14 +48,6 @@ def schema_of(kind: type[BaseModel]) -> Node:
     made = kind.model_json_schema()
     schema: Node = _resolved(made, made.get("$defs", {}))
     return schema
-
-
-@cache
-def schemas_of(kinds: tuple[type[BaseModel], ...]) -> Mapping[type[BaseModel], Node]:
-    """Return the resolved schemas of several classes; sections that they share are read once."""
-    roots, made = models_json_schema([(kind, "validation") for kind in kinds])
-    sections = made.get("$defs", {})
-    return {kind: _resolved(roots[kind, "validation"], sections) for kind in kinds}
 
 
 def _resolved(part: Any, sections: Mapping[str, Any], default: Any = UNSET) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from road_ray.distributed.parallel_runs import NotRunError, ParallelSettings, ru
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job
-from road_ray.experiment.table import Outcome, experiment_metrics, experiment_table
+from road_ray.experiment.table import Outcome, experiment_table
 from road_ray.recipes.config import IN_THIS_PROCESS, DemoConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
@@ -70,14 +71,27 @@ def run_experiment(
     after = [[numbers[needed] for needed in job.after] for job in jobs]
     runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
     results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
-    outcomes = outcomes_of(experiment, results)
+    outcomes = []
+    for arm, seed in product(experiment.arms, experiment.seeds):
+        mine = [(job, results[job.name]) for job in experiment.of_arm(arm, seed)]
+        errors = [result for _, result in mine if isinstance(result, RoadError)]
+        metrics: dict[str, float] = {}
+        for job, result in mine:
+            if job.scored and isinstance(result, Run):
+                metrics |= result.metrics
+        outcomes.append(Outcome(arm, seed, metrics, errors[0] if errors else None))
     table = experiment_table(experiment, outcomes, name)
     write_json_atomic(directory / "table.json", table.model_dump())
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
         write_report(directory)
         raise _failure(directory, len(outcomes), failed)
-    metrics = experiment_metrics(table)
+    metrics = {}
+    for row in table.arms:
+        for key, figure in row.figures.items():
+            metrics[f"eval/{row.name}/{key}"] = figure.mean
+            if figure.deviation is not None:
+                metrics[f"eval/{row.name}/{key}_deviation"] = figure.deviation
     write_json_atomic(directory / "metrics.json", metrics)
     return Run(directory, metrics)
 
@@ -89,22 +103,6 @@ def run_job(job: Job, context: RunContext | None = None) -> Run:
         label_training_rows(override(job.config, here))  # type: ignore[arg-type]
         return Run(job.config.run_dir, {})
     return RECIPES[job.verb](job.config, context=context)
-
-
-def outcomes_of(experiment: Experiment, results: Mapping[str, Run | RoadError]) -> list[Outcome]:
-    """Return the metrics of every arm with every seed, or the first error among its jobs."""
-    outcomes = []
-    for arm in experiment.arms:
-        for seed in experiment.seeds:
-            jobs = experiment.of_arm(arm, seed)
-            ended = [results[job.name] for job in jobs]
-            errors = [result for result in ended if isinstance(result, RoadError)]
-            metrics: dict[str, float] = {}
-            for job, result in zip(jobs, ended, strict=True):
-                if job.scored and isinstance(result, Run):
-                    metrics |= result.metrics
-            outcomes.append(Outcome(arm, seed, metrics, errors[0] if errors else None))
-    return outcomes
 
 
 def _failure(directory: Path, count: int, failed: list[Outcome]) -> RoadError:

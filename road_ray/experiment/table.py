@@ -97,17 +97,6 @@ def _scores(of_arm: Sequence[Outcome], shown: Sequence[str]) -> Scores:
     }
 
 
-def experiment_metrics(table: ComparisonTable) -> dict[str, float]:
-    """Return ``eval/<arm>/<data set>/<metric>`` and its ``_deviation``."""
-    metrics = {}
-    for arm in table.arms:
-        for name, figure in arm.figures.items():
-            metrics[f"eval/{arm.name}/{name}"] = figure.mean
-            if figure.deviation is not None:
-                metrics[f"eval/{arm.name}/{name}_deviation"] = figure.deviation
-    return metrics
-
-
 def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
     names = {

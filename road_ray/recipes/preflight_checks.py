@@ -188,12 +188,13 @@ def _trained(config: Any) -> list[str]:
 
 
 def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
-    return [f"eval/{name}/{metric}" for name in names for metric in _metrics(name, source)]
-
-
-def _metrics(name: str, source: SourceConfig) -> tuple[str, ...]:
-    dataset, task = find_dataset(name, source)
-    if isinstance(task.kind, MultiLabel):
-        tuned = [f"at_threshold_{name}" for name in dataset.metrics if name != "lrap"]
-        return (*dataset.metrics, *tuned)
-    return _SPAN if isinstance(task.kind, Span) else dataset.figures
+    """Return the names of the metrics of data sets."""
+    found: list[str] = []
+    for name in names:
+        dataset, task = find_dataset(name, source)
+        metrics = _SPAN if isinstance(task.kind, Span) else dataset.figures
+        if isinstance(task.kind, MultiLabel):
+            tuned = [f"at_threshold_{metric}" for metric in dataset.metrics if metric != "lrap"]
+            metrics = (*dataset.metrics, *tuned)
+        found += [f"eval/{name}/{metric}" for metric in metrics]
+    return found

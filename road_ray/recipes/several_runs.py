@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,7 +84,14 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 
 def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
     """Return all fine-tunings, each after the one whose model it starts from."""
-    pool = _at_hand(config) if config.pool else [config.data.dataset]
+    pool = [config.data.dataset]
+    if config.pool:
+        has = partial(has_files, source=config.data)
+        pool = [name for name in config.pool if has(name, "train") and has(name, "dev")]
+        if not pool:
+            raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
+        if missing := [name for name in config.pool if name not in pool]:
+            _log.warning("no files of %s below the data root: left out", ", ".join(missing))
     before = {
         name: config.pool[name]["init"]
         for name in pool
@@ -109,21 +117,6 @@ def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
             place = Path(name, seed)
             made.append(_inner(FinetuneConfig, config, place, number, _ONE_PROCESS | changes))
     return made
-
-
-def _at_hand(config: FinetuningsConfig) -> list[str]:
-    """Return the data sets of the pool that have files of their training and dev splits."""
-    available = [
-        name
-        for name in config.pool
-        if has_files(name, "train", config.data) and has_files(name, "dev", config.data)
-    ]
-    missing = [name for name in config.pool if name not in available]
-    if missing:
-        _log.warning("no files of %s below the data root: left out", ", ".join(missing))
-    if not available:
-        raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
-    return available
 
 
 def _inner(

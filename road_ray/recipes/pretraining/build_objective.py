@@ -82,7 +82,12 @@ class _ModelBuilder:
             model: Any = encoder.new_language_model(self.size, self.vocab_size, self.like)
         else:
             model = encoder.new_discriminator(self.size, self.vocab_size, self.like)
-        self._take_embeddings(model)
+        if isinstance(self.generator, PreTrainedModel) and self.like is None:
+            # The generator's embeddings, which may be trained.
+            source: Any = self.generator.base_model.embeddings
+            target = model.base_model.embeddings
+            if target.word_embeddings.weight.shape == source.word_embeddings.weight.shape:
+                target.load_state_dict(source.state_dict())
         self._load_into(model)
         return model
 
@@ -111,15 +116,6 @@ class _ModelBuilder:
                 )
             model.requires_grad_(False)
         return model
-
-    def _take_embeddings(self, model: Any) -> None:
-        """Copy the generator's embeddings, which may be trained."""
-        if not isinstance(self.generator, PreTrainedModel) or self.like is not None:
-            return
-        source: Any = self.generator.base_model
-        target = model.base_model.embeddings
-        if target.word_embeddings.weight.shape == source.embeddings.word_embeddings.weight.shape:
-            target.load_state_dict(source.embeddings.state_dict())
 
     def _load_into(self, model: Any) -> None:
         """Load encoder and heads of ``init`` into ``model``; a head that is not stored is new."""

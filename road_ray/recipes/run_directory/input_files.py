@@ -146,12 +146,9 @@ def changed_inputs(run_dir: Path) -> list[str]:
             continue
         now = _entry(path, then) if path.is_file() else None
         if now is None or now["sha256"] != then["sha256"]:
-            lines.append(f"{path}: then {_short(then)}, now {_short(now) if now else 'missing'}")
+            told = [f"{e['bytes']} bytes, sha256 {e['sha256'][:12]}" for e in (then, now) if e]
+            lines.append(f"{path}: then {told[0]}, now {told[1] if now else 'missing'}")
     return lines
-
-
-def _short(entry: Entry) -> str:
-    return f"{entry['bytes']} bytes, sha256 {entry['sha256'][:12]}"
 
 
 def _entry(path: Path, known: Entry | None) -> Entry:

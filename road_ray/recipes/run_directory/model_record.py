@@ -17,7 +17,7 @@ from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES
-from road_ray.data.task_and_dataset import Choose, Dataset, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
 from road_ray.recipes.config import EvaluateDataConfig
@@ -174,22 +174,16 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
             "  fix: name the one whose columns the file has: data.datasets=[NAME]"
         )
     (name,) = names
-    entry: Mapping[str, Any] = sets.get(name) or _entry_like(catalog.dataset(name))
+    entry: dict[str, Any] = sets.get(name) or {}
+    if not entry:  # one in tables with the columns of that of the catalogue, which stays as it is
+        dataset, columns = catalog.dataset(name), catalog.dataset(name).columns
+        task, name = catalog.TASKS[dataset.task], f"my_{name}"
+        kinds = {Regress: "regress", Span: "span", Tag: "tag", Choose: "choose"}
+        kind = next((kinds[cls] for cls in kinds if isinstance(task.kind, cls)), "classify")
+        entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
+        if kind in ("classify", "regress"):
+            entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
+            entry["label_map"] = dict(dataset.label_map)
     kept = {key: value for key, value in entry.items() if key not in _OF_FILES}
-    if name not in sets:
-        name = f"my_{name}"  # that of the catalogue stays as it is
     sets[name] = kept | {split: str(Path(file).expanduser().resolve())}
     return name
-
-
-def _entry_like(dataset: Dataset) -> dict[str, Any]:
-    """Return the entry of an own data set in tables with the columns of one of the catalogue."""
-    kinds = {Regress: "regress", Span: "span", Tag: "tag", Choose: "choose"}
-    task = catalog.TASKS[dataset.task]
-    kind = next((name for cls, name in kinds.items() if isinstance(task.kind, cls)), "classify")
-    columns = dataset.columns
-    entry: dict[str, Any] = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
-    if kind in ("classify", "regress"):
-        entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
-        entry["label_map"] = dict(dataset.label_map)
-    return entry

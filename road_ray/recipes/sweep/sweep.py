@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,18 +69,25 @@ def run(config: SweepConfig) -> Sweep:
     """
     demand = check_sources(config)
     prepare_address(config.address)
-    directory = config.directory
+    directory, trial = config.directory, TrialRunner(config)
+
+    @contextmanager
+    def with_teachers() -> Iterator[None]:
+        address = connected(config.address, dashboard=bool(demand))
+        with address, teachers_of_trials(config) as pool:
+            trial.teachers[:] = [] if pool is None else [pool]
+            yield
+
     with lock_run_directory(directory):
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))
-        trial = TrialRunner(config)
         trials = search(
             config,
             config.name,
             directory,
             trial,
-            connected=partial(_connected, config, trial, dashboard=bool(demand)),
+            connected=with_teachers,
             changed=_printed(config) if config.console == "plain" else lambda record: None,
             demand=demand,
         )
@@ -94,14 +100,6 @@ def run(config: SweepConfig) -> Sweep:
     if not done.best:
         done.check()
     return done
-
-
-@contextmanager
-def _connected(config: SweepConfig, trial: TrialRunner, *, dashboard: bool) -> Iterator[None]:
-    """Connect to the cluster and give the trial the teachers that all trials share."""
-    with connected(config.address, dashboard=dashboard), teachers_of_trials(config) as pool:
-        trial.teachers[:] = [] if pool is None else [pool]
-        yield
 
 
 def taught_alike(config: SweepConfig) -> DistillConfig | None:
@@ -181,8 +179,16 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
         base: Any = base_config(stage)
         if place == 0 and stage.verb != "pretrain" and "init" not in drawn:
             require_init(base.init)
-        shared = taught_alike(config) if place == 0 else None
-        stages.append(_demand(base, shared))
+        taught = bool(locate_teachers(base)) and base.distillation.host == "actors"
+        of_driver = place == 0 and taught_alike(config) is not None
+        side = getattr(base, "max_concurrent", None) or 0  # runs in parallel, which wait for room
+        demand = StageDemand(
+            base.workers or side,
+            base.gpus_per_worker,
+            min_workers=(base.min_workers or base.workers) if base.workers else min(side, 1),
+            teachers=taught and not of_driver,
+        )
+        stages.append(demand)
         if any(key.startswith(_DATA) for key in drawn):
             continue
         if isinstance(base, PretrainConfig):
@@ -190,18 +196,6 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
         else:
             require_splits(base.data.splits(), "overrides.data.root=DIRECTORY of the data sets")
     return tuple(stages) if any(stage.workers or stage.teachers for stage in stages) else ()
-
-
-def _demand(base: Any, shared: DistillConfig | None) -> StageDemand:
-    """Return the processes that one stage starts; those of ``shared`` teachers are the driver's."""
-    taught = bool(locate_teachers(base)) and base.distillation.host == "actors"
-    side = getattr(base, "max_concurrent", None) or 0  # runs in parallel, which wait for room
-    return StageDemand(
-        base.workers or side,
-        base.gpus_per_worker,
-        min_workers=(base.min_workers or base.workers) if base.workers else min(side, 1),
-        teachers=taught and shared is None,
-    )
 
 
 @dataclass(frozen=True)

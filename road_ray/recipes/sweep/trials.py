@@ -106,7 +106,12 @@ class TrialRunner:
             metrics, seconds = self._seed(changes, directory, number, report)
             seeds.append(metrics)
             teacher_seconds += seconds
-        means, deviations = _over_seeds(seeds)
+        means, deviations = dict[str, float](), dict[str, float | None]()
+        for name in seeds[0]:  # of a metric that is not finite, NaN and None
+            values = [metrics[name] for metrics in seeds if name in metrics]
+            spread = summary(values) if all(map(math.isfinite, values)) else None
+            means[name] = spread.mean if spread else math.nan
+            deviations[name] = spread.deviation if spread else None
         if missing := [metric for metric in self.sweep.metric if metric not in means]:
             raise ConfigError(
                 f"metric = {missing[0]}: the run did not report it\n"
@@ -145,20 +150,6 @@ class TrialRunner:
         metrics["cost/seconds"] = time.monotonic() - began
         metrics["cost/parameters"] = float(parameters(run.hf_dir))
         return metrics, teacher_seconds
-
-
-def _over_seeds(
-    seeds: list[dict[str, float]],
-) -> tuple[dict[str, float], dict[str, float | None]]:
-    """Return mean and deviation of each metric; of one that is not finite, NaN and None."""
-    means: dict[str, float] = {}
-    deviations: dict[str, float | None] = {}
-    for name in seeds[0]:
-        values = [metrics[name] for metrics in seeds if name in metrics]
-        spread = summary(values) if all(map(math.isfinite, values)) else None
-        means[name] = spread.mean if spread else float("nan")
-        deviations[name] = spread.deviation if spread else None
-    return means, deviations
 
 
 def parameters(hf_dir: Path) -> int:

@@ -77,23 +77,20 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
-        _check_states(located[config.data.dataset].names[0], student)
+        first = located[config.data.dataset].names[0]
+        if is_answer_file(first):
+            raise ConfigError(
+                f"distillation.matching ({first}): the first teacher is a file, which has no "
+                "states\n  fix: put a model first, or leave distillation.matching out"
+            )
+        if reads_other_tokens(first, student):
+            raise CheckpointError(
+                f"distillation.matching ({first}): the first teacher has another tokenizer than "
+                "the student, so its states are of other tokens\n  fix: put one with the student's "
+                "tokenizer first, or leave distillation.matching out; answers are taken of any "
+                "teacher"
+            )
     return found
-
-
-def _check_states(first: str, student: str) -> None:
-    """Raise an error unless the first teacher has hidden states of the student's tokens."""
-    if is_answer_file(first):
-        raise ConfigError(
-            f"distillation.matching ({first}): the first teacher is a file, which has no states"
-            "\n  fix: put a model first, or leave distillation.matching out"
-        )
-    if reads_other_tokens(first, student):
-        raise CheckpointError(
-            f"distillation.matching ({first}): the first teacher has another tokenizer than the "
-            "student, so its states are of other tokens\n  fix: put one with the student's "
-            "tokenizer first, or leave distillation.matching out; answers are taken of any teacher"
-        )
 
 
 def locate_teachers(config: object) -> dict[str, NamedTeachers]:

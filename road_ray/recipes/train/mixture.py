@@ -67,12 +67,29 @@ class Mixture:
                     f"mixing.weights.{name}: no data set or task of the mix\n"
                     f"  known: {', '.join(sorted({*tasks, *tasks.values()}))}"
                 )
-        if isinstance(self.data, FinetuneDataConfig):
-            _check_label_loss(self.data, find_dataset(names[0], self.data)[1])
-        for name in self.evaluated:
-            if (task := find_dataset(name, self.data)[0].task) not in tasks.values():
+        task = find_dataset(names[0], self.data)[1]
+        labels = task.kind.labels if isinstance(task.kind, Classify | MultiLabel | Tag) else ()
+        data = self.data if isinstance(self.data, FinetuneDataConfig) else FinetuneDataConfig()
+        weights, smoothed = data.class_weights, labels or isinstance(task.kind, Choose)
+        for key, value, fits, needs in (
+            ("class_weights", weights, labels, "classes, several labels or tags"),
+            ("label_smoothing", data.label_smoothing, smoothed, "labels"),
+        ):
+            if value and not fits:
                 raise ConfigError(
-                    f"data.evaluate_on: {name} is of task {task}, {names[0]} of task "
+                    f"data.{key} = {value}: {data.dataset} is of task {task.name}\n"
+                    f"  allowed: with tasks of {needs}\n  fix: leave it out; nothing was started"
+                )
+        for label in weights if isinstance(weights, dict) else ():
+            if label not in labels:
+                raise ConfigError(
+                    f"data.class_weights.{label}: no label of {data.dataset}"
+                    f"{did_you_mean(label, labels)}\n  known: {', '.join(labels)}"
+                )
+        for name in self.evaluated:
+            if (other := find_dataset(name, self.data)[0].task) not in tasks.values():
+                raise ConfigError(
+                    f"data.evaluate_on: {name} is of task {other}, {names[0]} of task "
                     f"{tasks[names[0]]}\n"
                     "  allowed: data sets of one task, because a model has one head\n"
                     "  fix: leave it out; nothing was started"
@@ -162,24 +179,3 @@ class Mixture:
     def _tasks_by_dataset(self) -> dict[str, str]:
         """Return the task of each data set, also where each has its own head."""
         return {name: find_dataset(name, self.data)[0].task for name in self.names}
-
-
-def _check_label_loss(data: FinetuneDataConfig, task: Task) -> None:
-    """Raise ``ConfigError`` for class weights and smoothing that the task's loss does not have."""
-    kind, weights = task.kind, data.class_weights
-    labels = kind.labels if isinstance(kind, Classify | MultiLabel | Tag) else ()
-    for key, value, fits, needs in (
-        ("class_weights", weights, bool(labels), "classes, several labels or tags"),
-        ("label_smoothing", data.label_smoothing, labels or isinstance(kind, Choose), "labels"),
-    ):
-        if value and not fits:
-            raise ConfigError(
-                f"data.{key} = {value}: {data.dataset} is of task {task.name}\n"
-                f"  allowed: with tasks of {needs}\n  fix: leave it out; nothing was started"
-            )
-    for label in weights if isinstance(weights, dict) else ():
-        if label not in labels:
-            raise ConfigError(
-                f"data.class_weights.{label}: no label of {data.dataset}"
-                f"{did_you_mean(label, labels)}\n  known: {', '.join(labels)}"
-            )
