@@ -235,8 +235,26 @@ _Teachers = Annotated[
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers with answers: rows, size, last use."""
     from road_ray.distillation.answer_table import list_teachers
+    from road_ray.errors import DataError
 
-    show_list([_line(teacher) for teacher in list_teachers(store)], as_json)
+    rows: list[dict[str, Any]] = []
+    for teacher in list_teachers(store):
+        try:
+            count: int | str = teacher.num_rows
+        except DataError:
+            count = "damaged: road data store verify"
+        rows.append(
+            {
+                "name": teacher.directory.name,
+                "task": teacher.manifest.get("task", ""),
+                "rows": count,
+                "tables": len(teacher.tables),
+                "mib": round(teacher.num_bytes / 2**20, 2),
+                "unused_days": round(teacher.unused_days, 1),
+                "teacher": teacher.manifest.get("directory", ""),
+            }
+        )
+    show_list(rows, as_json)
 
 
 @store_app.command("verify")
@@ -272,21 +290,3 @@ def store_prune(
         if unused_days is None or teacher.unused_days >= unused_days:
             shutil.rmtree(teacher.directory)
             typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")
-
-
-def _line(teacher: Any) -> dict[str, Any]:
-    from road_ray.errors import DataError
-
-    try:
-        rows: int | str = teacher.num_rows
-    except DataError:
-        rows = "damaged: road data store verify"
-    return {
-        "name": teacher.directory.name,
-        "task": teacher.manifest.get("task", ""),
-        "rows": rows,
-        "tables": len(teacher.tables),
-        "mib": round(teacher.num_bytes / 2**20, 2),
-        "unused_days": round(teacher.unused_days, 1),
-        "teacher": teacher.manifest.get("directory", ""),
-    }

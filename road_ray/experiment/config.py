@@ -15,9 +15,11 @@ from pydantic import Field, field_validator, model_validator
 from road_ray.config import Config, InvalidConfig, load, to_dict
 from road_ray.config.base import Extends, Free
 from road_ray.config.yaml_files import read_yaml
+from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
+from road_ray.models.config import EncoderConfig
 from road_ray.recipes.config import Combination, RunConfig, of_parallel_runs
-from road_ray.recipes.pretraining.config import PretrainConfig, laptop_scale
+from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.train.config import (
     ELECTRA_SMALL,
     DistillDataConfig,
@@ -30,6 +32,23 @@ from road_ray.training.config import OptimizerConfig, TrainingConfig
 CATALOGUE = {path.stem: path for path in sorted(Path(__file__).parent.glob("catalogue/*.yaml"))}
 DEFAULT = "table5"
 OWN = "own"  # name of an experiment that is not of the catalogue
+
+
+# What the arms of a pre-training share: two layers of width 128 and short rows. Our choice.
+LAPTOP = PretrainConfig(
+    data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
+    encoder=EncoderConfig(
+        layers=2,
+        hidden_size=128,
+        heads=2,
+        intermediate_size=512,
+        dropout=0.0,
+        initializer_std=0.06,
+    ),
+    generator=GeneratorConfig(scale=0.5),
+    optimizer=OptimizerConfig(peak_lr=1e-3, betas=(0.9, 0.98), bias_correction=True),
+    training=TrainingConfig(steps=1000, log_every_steps=100),
+)
 
 
 class StageConfig(Config):
@@ -81,6 +100,9 @@ class ArmConfig(Config):
     """Published figures, by ``data set/metric``."""
 
 
+_OF_COMBINED = {"about", "teachers", "combine", "against", "published"}  # nothing is trained
+
+
 class ExperimentConfig(Config):
     """Arms that differ in one thing each, and what is special to them."""
 
@@ -104,7 +126,8 @@ class ExperimentConfig(Config):
         for name, arm in self.arms.items():
             _known("against", name, arm.against, self.arms)
             _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
-            if arm.combine and not (arm.teachers and arm == _joined(arm)):
+            beside = arm.model_dump(exclude_defaults=True).keys()
+            if arm.combine and not (arm.teachers and beside <= _OF_COMBINED):
                 raise ValueError(
                     f"arms: {name}.combine = {arm.combine}: needs teachers, and trains nothing\n"
                     "    allowed beside it: about, teachers, against, published"
@@ -117,12 +140,6 @@ class ExperimentConfig(Config):
                     raise ValueError(f"arms: a cycle of start_from: {' -> '.join([*path, before])}")
                 path.append(before)
         return self
-
-
-def _joined(arm: ArmConfig) -> ArmConfig:
-    """Return an arm with what is read of one that has no student."""
-    names = ("about", "teachers", "combine", "against", "published")
-    return ArmConfig(**{name: getattr(arm, name) for name in names})
 
 
 def _known(key: str, arm: str, names: Any, allowed: Mapping[str, object]) -> None:
@@ -187,7 +204,7 @@ class ReproduceConfig(RunConfig):
     multitask: MultitaskConfig = MultitaskConfig()
     """Multi-task stages of the arms, such as those of ``road_multitask``; arms change ``mixing``
     and the teachers."""
-    pretrain: PretrainConfig = laptop_scale()
+    pretrain: PretrainConfig = LAPTOP
     """Pre-training stages of the arms. Of comparisons at equal cost, the number of steps and the
     warm-up, a tenth of them, follow from ``flops``. Of others, every stage starts from ``init``,
     and an empty ``data.corpus`` is the text of all training rows of the first target."""

@@ -132,23 +132,3 @@ class PretrainConfig(RunConfig):
             "init": [*model_files(self.init), *model_files(self.generator.init)],
             "data": corpus_files(self.data),
         }
-
-
-def laptop_scale() -> PretrainConfig:
-    """Return what the arms of a comparison share on a laptop: two layers of width 128 and short
-    rows. Our choice.
-    """
-    return PretrainConfig(
-        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
-        encoder=EncoderConfig(
-            layers=2,
-            hidden_size=128,
-            heads=2,
-            intermediate_size=512,
-            dropout=0.0,
-            initializer_std=0.06,
-        ),
-        generator=GeneratorConfig(scale=0.5),
-        optimizer=OptimizerConfig(peak_lr=1e-3, betas=(0.9, 0.98), bias_correction=True),
-        training=TrainingConfig(steps=1000, log_every_steps=100),
-    )
