@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -73,7 +72,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             for place in named.names
         ]
         store = settings.tables(config.run_dir)
-        found[name] = Teachers(config, task, entries, named.folds, student, store)
+        found[name] = Teachers(config, task, entries, named.folds, tokenizer, student, store)
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
@@ -169,7 +168,7 @@ def _check_named(config: MultitaskConfig) -> None:
             )
 
 
-def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
+def check_truncation(teachers: Teachers, split: Split) -> None:
     """Raise ``ConfigError`` if a teacher truncates a row that the student reads whole; with
     ``distillation.on_truncated=learn`` log a warning.
 
@@ -182,7 +181,7 @@ def check_truncation(teachers: Teachers, split: Split, tokenizer: Any) -> None:
         whole = np.flatnonzero(lengths < row_limit(data.max_length_tokens, split.task))
     longest = whole[np.argsort(-lengths[whole], kind="stable")][:_LONGEST_ROWS]
     width = int(lengths.max(initial=1))
-    rows = RowTexts(split, row_features(split, tokenizer, data)).of(longest, width)
+    rows = RowTexts(split, row_features(split, teachers.tokenizer, data)).of(longest, width)
     for number, entry in enumerate(teachers.models):
         if ANSWERS_FOR not in entry:
             continue

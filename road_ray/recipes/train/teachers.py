@@ -64,7 +64,8 @@ class Teachers:
     """Entries of the teachers in the record of the run, in their order; where there are folds, the
     models of one fold after those of another, and files behind them."""
     folds: int  # of out-of-fold teachers, which answer only for rows that they have not seen
-    student: str  # fingerprint of the student's tokenizer
+    tokenizer: PreTrainedTokenizerFast  # the student's
+    student: str  # its fingerprint
     store: Path | None  # directory of the models' tables; None: they answer during the training
 
     @property
@@ -142,7 +143,6 @@ class Teachers:
         split: Split,
         actors: ActorEnsemble | None,
         *,
-        tokenizer: PreTrainedTokenizerFast,
         worker: Worker,
         on_event: OnEvent,
     ) -> Ensemble:
@@ -155,9 +155,9 @@ class Teachers:
             of_row += f" a row, of {self.folds} folds" if self.folds > 1 else ""
             rows_of_split = counted(len(split.examples), "row")
             _log.info("%s: %s; %s, rule %s", split.dataset.name, rows_of_split, of_row, rule)
-        texts, ensemble = self._texts(split, tokenizer), None
+        texts, ensemble = self._texts(split), None
         if self.models:
-            rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), worker)
+            rows = TaughtRows(split.features, texts, pad_id_of(self.tokenizer), worker)
             parts = self._by_fold(split, actors)
             members = [teachers._open(rows, mask, some, on_event) for teachers, some, mask in parts]
             ensemble = members[0]
@@ -165,32 +165,28 @@ class Teachers:
                 ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
             ensemble = ensemble if texts is None else WithTexts(ensemble, texts)
         if (files := self.files) or ensemble is None:
-            features = texts.features if texts else row_features(split, tokenizer, self.config.data)
+            features = texts.features if texts else self._features(split)
             return WithAnswerFiles(ensemble, files, split, features)
         return ensemble
 
-    def label(
-        self,
-        split: Split,
-        tokenizer: PreTrainedTokenizerFast,
-        actors: ActorEnsemble | None = None,
-    ) -> None:
+    def label(self, split: Split, actors: ActorEnsemble | None = None) -> None:
         """Have the teachers answer the rows of ``split`` that have no answer in their tables: all
         teachers every row, those of folds the rows that they have not seen. ``actors`` are the
         caller's, if it has started them.
         """
         if not self.models:
             return
-        texts = self._texts(split, tokenizer)
-        rows = TaughtRows(split.features, texts, pad_id_of(tokenizer), Worker.alone())
+        pad_id = pad_id_of(self.tokenizer)
+        rows = TaughtRows(split.features, self._texts(split), pad_id, Worker.alone())
         for teachers, some, mask in self._by_fold(split, actors):
             teachers._label(rows, mask, some)
 
-    def _texts(self, split: Split, tokenizer: PreTrainedTokenizerFast) -> RowTexts | None:
+    def _texts(self, split: Split) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""
-        if not self.mixed:
-            return None
-        return RowTexts(split, row_features(split, tokenizer, self.config.data))
+        return RowTexts(split, self._features(split)) if self.mixed else None
+
+    def _features(self, split: Split) -> Features:
+        return row_features(split, self.tokenizer, self.config.data)
 
     def _by_fold(
         self, split: Split, actors: ActorEnsemble | None

@@ -50,7 +50,6 @@ from road_ray.recipes.train.prepare import (
     build_objective,
     kept_layers,
     prepare,
-    student_tokenizer,
 )
 from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, record_teachers
 from road_ray.system.files import staged_directory
@@ -79,8 +78,7 @@ def run_training(
         return done
     check(config)
     teachers = find_teachers(config)
-    tokenizer = student_tokenizer(config) if teachers else None
-    rows = _rows_of_teachers(config, teachers, tokenizer)
+    rows = _rows_of_teachers(config, teachers)
     # Files are read before the run directory is there, so that a bad one leaves none, and written
     # to tables once this process has locked it.
     writers = [write for name in rows for write in read_files(teachers[name], rows[name])]
@@ -93,7 +91,7 @@ def run_training(
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
         for name, found in teachers.items():
             if found.store is not None:
-                found.label(rows[name], tokenizer, actors.pop(name, None))
+                found.label(rows[name], actors.pop(name, None))
         waiting = {n: t for n, t in teachers.items() if t.needs_pool and n not in actors}
         if waiting:
             stack.enter_context(connected(config.address))
@@ -107,23 +105,21 @@ def run_training(
 
 def label_training_rows(config: TrainConfig) -> None:
     """Have the teachers answer all training rows that have no answer in their tables."""
-    teachers, tokenizer = find_teachers(config), student_tokenizer(config)
-    for name, split in _rows_of_teachers(config, teachers, tokenizer).items():
-        teachers[name].label(split, tokenizer)
+    teachers = find_teachers(config)
+    for name, split in _rows_of_teachers(config, teachers).items():
+        teachers[name].label(split)
 
 
-def _rows_of_teachers(
-    config: TrainConfig, teachers: Mapping[str, Teachers], tokenizer: Any
-) -> dict[str, Split]:
+def _rows_of_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Split]:
     """Return the training rows of teachers that label them before the training, read texts or are
     files, once it is checked that no text is truncated.
     """
     rows = {}
     for name, found in teachers.items():
         if found.mixed or found.files or found.store is not None:
-            rows[name] = Mixture.of(config).read(name, "train", tokenizer)
+            rows[name] = Mixture.of(config).read(name, "train", found.tokenizer)
         if found.mixed:
-            check_truncation(found, rows[name], tokenizer)
+            check_truncation(found, rows[name])
     return rows
 
 
@@ -179,7 +175,6 @@ def main(
             ensemble = found.open(
                 prepared.splits[name],
                 actors.get(name),
-                tokenizer=prepared.tokenizer,
                 worker=worker,
                 on_event=partial(log.event, dataset=name) if several else log.event,
             )

@@ -68,7 +68,7 @@ def teach(sentiment, tmp_path):
         for wrote in read_files(teachers, split):
             wrote()
         given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
-        ensemble = teachers.open(split, None, tokenizer=tokenizer, **given)
+        ensemble = teachers.open(split, None, **given)
         width = int(split.features.lengths.max())
 
         def answer(rows):

@@ -66,8 +66,7 @@ def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_
     split = prepared.splits["sst2"]
     for write in read_files(teachers, split):
         write()
-    given = {"tokenizer": prepared.tokenizer, "worker": Worker.alone()}
-    given |= {"on_event": lambda *_, **__: None}
+    given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
     mixed, plain = (found.open(split, None, **given) for found in (teachers, of_folds))
     answered = {split.examples[row].texts: row for row in range(38, -1, -2)}
     batch = prepared.streams["sst2"][0]
@@ -104,14 +103,8 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_pa
     split, stream = prepared.splits["sst2"], prepared.streams["sst2"]
     everybody = LocalEnsemble.load(teachers.directories, split.task)
     if store:
-        teachers.label(split, prepared.tokenizer)
-    ensemble = teachers.open(
-        split,
-        None,
-        tokenizer=prepared.tokenizer,
-        worker=Worker.alone(),
-        on_event=lambda *_, **__: None,
-    )
+        teachers.label(split)
+    ensemble = teachers.open(split, None, worker=Worker.alone(), on_event=lambda *_, **__: None)
     for number in range(stream.batches_per_epoch):
         batch = stream[number]
         answers = ensemble.gather(ensemble.submit(batch))
