@@ -16,6 +16,7 @@ from road_ray.config import Config, flatten, load, override, preset_named_in, to
 from road_ray.config.schema import at, known_keys, schema_of
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
+from road_ray.presets import PRESETS, get_preset
 
 if TYPE_CHECKING:
     from road_ray.recipes.run_directory.run import Run
@@ -194,8 +195,6 @@ def keys_of(verbs: Iterable[str]) -> list[str]:
 def verb_of_file(path: Path) -> str:
     """Return the verb of a YAML file: that of its preset, else the first that has all its keys."""
     if (preset := preset_named_in(path)) is not None:
-        from road_ray.presets import get_preset
-
         return get_preset(preset).verb
     keys = [tuple(key.split(".")[:2]) for key in flatten(read_yaml(path).values)]
     fitting = (name for name in VERBS if all(at(VERBS[name].config, k) is not None for k in keys))
@@ -222,8 +221,6 @@ def configure(
         base, path = {"init": str(trained.run_dir)}, None
     name = preset or (preset_named_in(path) if path else None)
     if name is not None:
-        from road_ray.presets import PRESETS, get_preset
-
         chosen = get_preset(name, verb)
         if chosen.verb != verb:
             allowed = sorted(other.name for other in PRESETS.values() if other.verb == verb)
@@ -248,8 +245,6 @@ def configure(
 
 def preset_config(name: str) -> Config:
     """Return the whole configuration of a preset."""
-    from road_ray.presets import get_preset
-
     return configure(get_preset(name).verb, preset=name)
 
 

@@ -39,7 +39,9 @@ from road_ray.cli.plan import plan, show_plan
 from road_ray.cli.runs import check, report, runs_app
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
+from road_ray.config.secrets import redact
 from road_ray.errors import InterruptedRunError, ResourceError, RoadError
+from road_ray.reporting.text_tables import metrics_table
 from road_ray.verbs import VERBS, Verb
 
 
@@ -186,7 +188,6 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
         return
     from road_ray.reporting.pages.comparison_page import comparison_text
     from road_ray.reporting.records.comparison_table import TABLE, read_table
-    from road_ray.reporting.text_tables import metrics_table
 
     if (run.directory / TABLE).is_file():
         typer.echo(comparison_text(read_table(run.directory)))
@@ -222,8 +223,6 @@ class _Redacting(logging.Formatter):
     """Formatter that masks the secrets of the environment and of addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from road_ray.config.secrets import redact
-
         return str(redact({"text": super().format(record)})["text"])
 
 
@@ -255,8 +254,6 @@ def main() -> None:
             where = str(error.filename or "standard output")[:200]
             raise ResourceError(f"{where}: {error.strerror}\n  fix: remove the cause") from error
     except RoadError as error:
-        from road_ray.config.secrets import redact
-
         if is_verbose():
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)
         text = redact({"text": str(error)})["text"]  # a refused address may hold a key

@@ -13,11 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from road_ray.cli.options import JsonOption, complete_key, complete_preset, show_list, tell
+from road_ray.config import flatten, json_schema, to_dict
+from road_ray.config import schema as nodes
+from road_ray.config.messages import nearest_keys
+from road_ray.config.schema import UNSET, Key, format_value
 from road_ray.errors import ConfigError
+from road_ray.presets import PRESETS, get_preset
 from road_ray.system.files import check_new, write_text_atomic
+from road_ray.verbs import (
+    CONFIGURABLE,
+    VERBS,
+    configuration_class,
+    configure,
+    keys_of,
+    preset_config,
+)
 
 if TYPE_CHECKING:
-    from road_ray.config.schema import Key
     from road_ray.data.inspection.guess import Guess
 
 
@@ -53,7 +65,6 @@ def init(
     """Guess the task of your data and write a configuration for it."""
     from road_ray.data.inspection.guess import guess
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
-    from road_ray.verbs import VERBS
 
     if output is not None:
         check_new(output)
@@ -80,7 +91,6 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     """
     from road_ray.data.features.encode_examples import check_labels
     from road_ray.data.load_split import find_dataset, read_examples, root_of
-    from road_ray.verbs import configure
 
     beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
     try:
@@ -117,10 +127,6 @@ def presets(
     as_json: JsonOption = False,
 ) -> None:
     """List the presets, or print the YAML file of one."""
-    from road_ray.config import to_dict
-    from road_ray.presets import PRESETS, get_preset
-    from road_ray.verbs import preset_config
-
     if name is None:
         rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
         show_list(rows, as_json)
@@ -153,10 +159,6 @@ def schema(
 
 def schema_text(verb: str) -> str:
     """Return the JSON schema of the configuration of a verb, of sweep files or cluster files."""
-    from road_ray.config import json_schema
-    from road_ray.presets import PRESETS
-    from road_ray.verbs import configuration_class
-
     names = [p.name for p in PRESETS.values() if p.verb == verb]
     return json.dumps(json_schema(configuration_class(verb), names), indent=1) + "\n"
 
@@ -185,9 +187,6 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Explain a configuration key: values, default, meaning, presets."""
-    from road_ray.config.messages import nearest_keys
-    from road_ray.verbs import CONFIGURABLE, keys_of
-
     verbs = [verb] if verb else CONFIGURABLE
     found = explanations(tuple(key.split(".")), verbs)
     if not found:
@@ -202,11 +201,6 @@ def explain(
 
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
-    from road_ray.config import flatten
-    from road_ray.config import schema as nodes
-    from road_ray.presets import PRESETS
-    from road_ray.verbs import configuration_class
-
     found: dict[tuple[str, str], dict[str, Any]] = {}
     classes = {verb: configuration_class(verb) for verb in verbs}
     for verb, kind in classes.items():
@@ -238,8 +232,6 @@ def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> 
     """Return each value with its names: ``0.0005 (pretrain); 0.0003 (distill, teachers)``; with
     ``shared`` a single value without them.
     """
-    from road_ray.config.schema import UNSET, format_value
-
     names_of: dict[str, list[str]] = {}
     for name, value in values.items():
         text = "must be set" if value is UNSET else format_value(value)

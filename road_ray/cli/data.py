@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from road_ray.cli.options import AddressOption, JsonOption, complete_run, show_list, tell
+from road_ray.config import load
+from road_ray.errors import ConfigError, DataError, shorten
+from road_ray.reporting.text_tables import aligned
+from road_ray.verbs import configure, verb_of_file
 
 if TYPE_CHECKING:
     from road_ray.data.config import CorpusConfig
@@ -59,7 +63,6 @@ def data_peek(
     pre-training.
     """
     from road_ray.recipes.run_directory.recorded_config import RECORD
-    from road_ray.verbs import configure, verb_of_file
 
     place, *overrides = arguments
     record = Path(place) / RECORD
@@ -73,7 +76,6 @@ def data_peek(
     if Path(place).suffix in (".yaml", ".yml"):
         config: Any = configure(verb_of_file(Path(place)), path=Path(place), overrides=overrides)
     else:
-        from road_ray.config import load
         from road_ray.recipes.train.config import FinetuneConfig
 
         place_of_data = None if os.environ.get("ROAD_DATA") else "miniature"
@@ -101,7 +103,6 @@ def _documents(data: CorpusConfig, rows: int) -> str:
 
     from road_ray.data.corpus.documents import Documents
     from road_ray.data.corpus.prepare_corpus import corpus_text
-    from road_ray.errors import shorten
 
     documents = islice(Documents(corpus_text(data)), rows)
     return "\n\n".join([f"{data.corpus}:", *(shorten(text, 300) for text in documents)])
@@ -201,7 +202,6 @@ def errors(
     """
     from road_ray.data.training_rows import FIELDS
     from road_ray.recipes.label_errors import label_errors
-    from road_ray.reporting.text_tables import aligned
     from road_ray.system.files import check_new
 
     check_new(output)
@@ -235,7 +235,6 @@ _Teachers = Annotated[
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers with answers: rows, size, last use."""
     from road_ray.distillation.answer_table import list_teachers
-    from road_ray.errors import DataError
 
     rows: list[dict[str, Any]] = []
     for teacher in list_teachers(store):
@@ -282,7 +281,6 @@ def store_prune(
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
     from road_ray.distillation.answer_table import list_teachers
-    from road_ray.errors import ConfigError
 
     if not teachers and unused_days is None:
         raise ConfigError("name the teachers to remove, or --unused-days DAYS")

@@ -20,6 +20,7 @@ from road_ray.cli.options import (
     tell,
 )
 from road_ray.errors import ConfigError, counted
+from road_ray.reporting.text_tables import aligned
 from road_ray.system.files import STDIN, check_input, check_new
 
 if TYPE_CHECKING:
@@ -272,7 +273,6 @@ def export(
     from road_ray.recipes import export as recipe
 
     directory, facts = recipe.export(model, output, head=head, quantize=quantize)
-    from road_ray.reporting.text_tables import aligned
 
     tell(
         {"directory": str(directory), "onnx": facts},
@@ -303,7 +303,6 @@ def push(
     Only the files of a model in hf/ are sent, by their names.
     """
     from road_ray.inference import hub_upload as upload
-    from road_ray.reporting.text_tables import aligned
 
     upload.check_repository(repository)
     files, others = upload.model_files(model)

@@ -13,13 +13,16 @@ from typing import Annotated, Any
 
 import typer
 
+from road_ray.config.messages import nearest_keys
+from road_ray.config.schema import at, is_section
 from road_ray.errors import ConfigError
+from road_ray.presets import PRESETS
+from road_ray.reporting.text_tables import aligned
+from road_ray.verbs import CONFIGURABLE, configuration_class, configure, keys_of
 
 
 def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the presets of the verb; of all verbs for other commands."""
-    from road_ray.presets import PRESETS
-
     verb = ctx.params.get("verb") or ctx.info_name
     presets = [p for p in PRESETS.values() if p.verb == verb] or list(PRESETS.values())
     return [(p.name, p.about) for p in presets if p.name.startswith(incomplete)]
@@ -27,9 +30,6 @@ def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
 
 def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return keys of the verb with ``=``, and YAML files for the first word."""
-    from road_ray.config.schema import at, is_section
-    from road_ray.verbs import configuration_class, keys_of
-
     verb = str(ctx.params.get("verb") or ctx.info_name)
     kind, words = configuration_class(verb), []
     if not ctx.params.get("arguments"):
@@ -40,8 +40,6 @@ def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_key(incomplete: str) -> list[str]:
     """Return the keys of all verbs."""
-    from road_ray.verbs import CONFIGURABLE, keys_of
-
     return _starting(keys_of(CONFIGURABLE), incomplete)
 
 
@@ -122,8 +120,6 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     word = next((word for word in words if word.startswith("-")), None)
     if word is None:
         return
-    from road_ray.config.messages import nearest_keys
-    from road_ray.verbs import CONFIGURABLE, keys_of
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
     known = keys_of(CONFIGURABLE if verb == "sweep" else [verb])  # a sweep takes those of its verb
@@ -148,7 +144,6 @@ def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(rows))
         return
-    from road_ray.reporting.text_tables import aligned
 
     typer.echo(aligned(rows))
 
@@ -203,7 +198,5 @@ class CommandLine:
 
     def config(self, verb: str) -> Any:
         """Return the configuration of ``verb``."""
-        from road_ray.verbs import configure
-
         refuse_options([str(self.path or ""), *self.overrides], verb)
         return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from road_ray.cli.options import complete_words, tell
+from road_ray.config import Config
 from road_ray.reporting.text_tables import aligned
+from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
-    from road_ray.config import Config
     from road_ray.experiment.config import ReproduceConfig
 
 _Planned = Literal["pretrain", "multitask", "finetune", "teachers", "distill", "reproduce"]
@@ -44,7 +45,6 @@ def plan(
 def show_plan(verb: str, config: Config, as_json: bool) -> None:
     """Plan a configuration and print it."""
     from road_ray.recipes.plan import plan as planned
-    from road_ray.verbs import VERBS
 
     if verb == "reproduce":
         from road_ray.experiment.estimate import estimate

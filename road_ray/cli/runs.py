@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from road_ray.cli.options import JsonOption, complete_run, show_list, tell
+from road_ray.config.schema import format_value
 from road_ray.errors import ConfigError
+from road_ray.reporting.text_tables import aligned, is_principal
 
 if TYPE_CHECKING:
     from road_ray.reporting.records.run_record import RunRecord
@@ -43,8 +45,6 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
         summary = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
         typer.echo(json.dumps(summary | {"events": run.events, "config": run.settings}))
         return
-    from road_ray.config.schema import format_value
-    from road_ray.reporting.text_tables import aligned
 
     metrics = [{"metric": name, "value": value} for name, value in run.metrics.items()]
     settings = [{"key": key, "value": format_value(value)} for key, value in run.settings.items()]
@@ -89,8 +89,6 @@ def _read(directory: Path) -> RunRecord:
 
 
 def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
-    from road_ray.reporting.text_tables import is_principal
-
     place = run.directory
     last = run.rows[-1].get("step", 0) if run.rows else 0
     metrics = [name for name, value in run.metrics.items() if isinstance(value, int | float)]

@@ -11,6 +11,7 @@ import typer
 
 from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError
+from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
     from road_ray.distributed.job_client import Job, Jobs
@@ -50,8 +51,6 @@ def submit(
         return
     profile = load_profile(cluster)
     if words[0] not in _ACTIONS:
-        from road_ray.verbs import VERBS
-
         if words[0] not in (*VERBS, "sweep"):
             allowed = ", ".join([*VERBS, "sweep", *_ACTIONS])
             raise ConfigError(f"road submit {words[0]}: no such verb\n  allowed: {allowed}")

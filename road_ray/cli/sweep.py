@@ -17,6 +17,8 @@ from road_ray.cli.options import (
     refuse_options,
     tell,
 )
+from road_ray.reporting.text_tables import aligned
+from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
     from road_ray.recipes.sweep.config import SweepConfig
@@ -85,8 +87,6 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
     from road_ray.recipes.sweep.trials import model_of
     from road_ray.reporting.pages.sweep_page import tie
     from road_ray.reporting.records.sweep_record import read_sweep
-    from road_ray.reporting.text_tables import aligned
-    from road_ray.verbs import VERBS
 
     yield aligned([row_of(trial, config) for trial in done.trials])
     for trial in done.best:
@@ -109,7 +109,6 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     from road_ray.recipes.plan import plan
     from road_ray.recipes.sweep.sweep import check_sources
     from road_ray.recipes.sweep.trials import base_config
-    from road_ray.verbs import VERBS
 
     check_sources(config)
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)
