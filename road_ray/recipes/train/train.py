@@ -45,12 +45,7 @@ from road_ray.recipes.train.config import (
 )
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
-from road_ray.recipes.train.prepare import (
-    Prepared,
-    build_objective,
-    kept_layers,
-    prepare,
-)
+from road_ray.recipes.train.prepare import Prepared, build_objective, kept_layers, prepare
 from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, record_teachers
 from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
