@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +149,8 @@ class Experiment:
         fields |= {"optimizer": config.optimizer, "student": config.student}
         changes: dict[str, Any] = {"data.dataset": target, **self.targets[target]}
         if arm.layers != 1.0:
-            changes["student.layers"] = max(1, round(_num_layers(config.init) * arm.layers))
+            place = locate_model(model_directory(config.init), weights=False)
+            changes["student.layers"] = max(1, round(num_layers(read_config(place)) * arm.layers))
         if arm.unlabelled or arm.as_many_updates:
             files = data.unlabelled or (REST,)
             if target not in self._rows:
@@ -242,7 +242,12 @@ class Experiment:
         changes: dict[str, Any] = {"data.root": data.root or config.data.root}
         lengths: dict[str, Any] = {}
         if config.of_pretraining:
-            steps = self._affordable_steps(arm, stage)
+            first = next(iter(config.compared.arms.values()))
+            same_steps = config.compared.equal == "steps"  # as the budget buys the first arm
+            bought, priced = (first, first.stages[0]) if same_steps else (arm, stage)
+            cost = flops_per_step(override(config.pretrain, changes | priced.keys))
+            share = config.flops * bought.share / len(bought.stages)
+            steps = max(1, round(share / cost))
             lengths = {"training.steps": steps, "training.save_every_steps": max(1, steps // 4)}
             lengths["optimizer.warmup_steps"] = max(1, steps // 10)
             if shared["init"]:
@@ -253,17 +258,6 @@ class Experiment:
             changes["data.shards"] = data.shards or config.run_dir / "shards"
         made = config.pretrain.model_copy(update=fields)
         return override(made, changes | stage.keys | lengths), []
-
-    def _affordable_steps(self, arm: ArmConfig, stage: StageConfig) -> int:
-        """Return the steps that the share of a stage in the budget buys, or the first arm's."""
-        config = self.config
-        if config.compared.equal == "steps":
-            arm = next(iter(config.compared.arms.values()))
-            stage = arm.stages[0]
-        root = config.pretrain.data.root or config.data.root
-        priced = override(config.pretrain, {"data.root": root} | stage.keys)
-        share = config.flops * arm.share / len(arm.stages)
-        return max(1, round(share / flops_per_step(priced)))
 
     def _text_of(self, name: str) -> str:
         """Write the training texts of a data set, each once, as a corpus, and return its path."""
@@ -361,8 +355,3 @@ def num_labelled(name: str, source: SourceConfig) -> int:
     """Return the number of labelled training examples of a data set."""
     count = len(_training_examples(name, source))
     return min(count, source.max_rows or count)
-
-
-@cache
-def _num_layers(init: str) -> int:
-    return num_layers(read_config(locate_model(model_directory(init), weights=False)))
