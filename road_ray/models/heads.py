@@ -214,11 +214,13 @@ _CONTRACT = (
 )
 
 
-def own_head(name: str) -> type[nn.Module]:
-    """Return the class ``package.module:Class``. Raises ``ConfigError`` if it is no module's."""
-    kind = named_object("head", name, {}, _CONTRACT)
+def own_head(name: str, key: str = "head") -> type[nn.Module]:
+    """Return the class ``package.module:Class``, the value of ``key``. Raises ``ConfigError`` if it
+    is no module's.
+    """
+    kind = named_object(key, name, {}, _CONTRACT)
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-        raise unfit("head", name, f"is {kind!r}", _CONTRACT)
+        raise unfit(key, name, f"is {kind!r}", _CONTRACT)
     return kind
 
 

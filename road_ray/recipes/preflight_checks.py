@@ -85,7 +85,7 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
         if task.head is not None:
             from road_ray.models.heads import own_head  # with torch, which other checks do without
 
-            own_head(task.head)
+            own_head(task.head, f"data.sets.{name}.head")
         if has_files(name, split, source) or (root := root_of(name, source)) is None:
             continue
         for file in file_names(dataset, split):

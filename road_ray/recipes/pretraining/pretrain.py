@@ -58,20 +58,7 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     """
     if done := load_finished_run(config):
         return done
-    _check(config)
-    if not config.workers:  # those of a cluster look for the package themselves
-        check_attention(config.encoder.attention)
-    keep = config.training.kept_at_end(default=1)
-    with open_run_directory(config, keep_checkpoints=keep) as directory:
-        for phase in phases(config):  # once, before there are several workers
-            encoding = encoding_at(config.address)
-            prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
-        metrics = launch_run(main, config, context=context)
-    return Run(directory, metrics)
-
-
-def _check(config: PretrainConfig) -> None:
-    """Raise the errors that are known before a corpus is built, which takes minutes or hours."""
+    # What can be known before a corpus is built, which takes minutes or hours.
     phases(config)
     require_probe(config)
     check_stopping_metric(config)
@@ -86,6 +73,15 @@ def _check(config: PretrainConfig) -> None:
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
             f"encoder.max_length_tokens = {positions}\n  fix: data.max_length_tokens={positions}"
         )
+    if not config.workers:  # those of a cluster look for the package themselves
+        check_attention(config.encoder.attention)
+    keep = config.training.kept_at_end(default=1)
+    with open_run_directory(config, keep_checkpoints=keep) as directory:
+        for phase in phases(config):  # once, before there are several workers
+            encoding = encoding_at(config.address)
+            prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
+        metrics = launch_run(main, config, context=context)
+    return Run(directory, metrics)
 
 
 def phases(config: PretrainConfig) -> tuple[Phase, ...]:
@@ -128,7 +124,6 @@ class Prepared:
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     """Return corpora, new networks and the batches of this worker."""
-    _check(config)
     check_attention(config.encoder.attention)
     parts = phases(config)
     cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]

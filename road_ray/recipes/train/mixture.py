@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from transformers import PreTrainedTokenizerFast
 
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
@@ -22,9 +23,6 @@ from road_ray.recipes.train.config import (
     TrainDataConfig,
 )
 from road_ray.training.worker import Worker
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True)

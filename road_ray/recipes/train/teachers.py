@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream, pad
@@ -40,8 +41,6 @@ from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
     from road_ray.distributed.teachers import ActorEnsemble
 
 

@@ -21,6 +21,7 @@ from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
+from road_ray.models.heads import own_head
 from road_ray.recipes.preflight_checks import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
     threshold_entry,
@@ -130,9 +131,12 @@ def check(config: TrainConfig) -> None:
                 f"training.passes = {passes}: a step of `multitask` has mixing.passes\n"
                 f"  fix: mixing.passes={passes}, or a larger data.batch_size"
             )
-    kinds = [find_dataset(name, config.data)[1].kind for name in config.data.trained_on]
+    tasks = {name: find_dataset(name, config.data)[1] for name in config.data.trained_on}
+    for name, task in tasks.items():
+        if task.head is not None:
+            own_head(task.head, f"data.sets.{name}.head")
     apt = (Classify, MultiLabel, Choose)
-    if config.calibrate and not any(isinstance(kind, apt) for kind in kinds):
+    if config.calibrate and not any(isinstance(task.kind, apt) for task in tasks.values()):
         raise ConfigError(
             "calibrate = true: no task has classes, several labels or choices\n  fix: leave it out"
         )
