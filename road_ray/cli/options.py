@@ -141,11 +141,7 @@ def is_override(word: str) -> bool:
 
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print rows as an aligned table, or as one JSON list."""
-    if as_json:
-        typer.echo(json.dumps(rows))
-        return
-
-    typer.echo(aligned(rows))
+    tell(rows, as_json, aligned(rows))
 
 
 def tell(summary: object, as_json: bool, *lines: object) -> None:
