@@ -149,7 +149,7 @@ def _chosen(
 def _predict(
     source: str, output: Path | None, call: dict[str, Any], options: dict[str, Any]
 ) -> int:
-    """Write the predictions to a file, or print them as JSONL, and return their number."""
+    """Write the predictions to a file and return their number, or print them as JSONL."""
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
     from road_ray.inference.predict_file import json_line, predict_file, predicted
@@ -273,7 +273,6 @@ def export(
     from road_ray.recipes import export as recipe
 
     directory, facts = recipe.export(model, output, head=head, quantize=quantize)
-
     tell(
         {"directory": str(directory), "onnx": facts},
         as_json,

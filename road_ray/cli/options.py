@@ -120,7 +120,6 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     word = next((word for word in words if word.startswith("-")), None)
     if word is None:
         return
-
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
     known = keys_of(CONFIGURABLE if verb == "sweep" else [verb])  # a sweep takes those of its verb
     near = next(iter(nearest_keys(name, known)), None)
