@@ -82,10 +82,10 @@ class _Merged:
         self.origins: dict[Key, str] = {}
         self.problems: list[Problem] = []
 
-    def put(self, key: Key, value: Any, origin: str | Mapping[Key, str]) -> None:
-        """Merge a value into a key; ``origin`` is one source, or one for each key."""
-        if key and (isinstance(origin, str) or key in origin):
-            self.origins[key] = origin if isinstance(origin, str) else origin[key]
+    def put(self, key: Key, value: Any, origin: str = "") -> None:
+        """Merge a value from a source, such as ``preset``, into a key."""
+        if key and origin:
+            self.origins[key] = origin
         node = at(self.kind, key) if key else schema.schema_of(self.kind)
         if isinstance(value, BaseModel):
             value = to_dict(value)
@@ -98,18 +98,16 @@ class _Merged:
             return
         self._forget_below(key)
         self._section(key[:-1])[str(key[-1])] = _plain(value)
-        if isinstance(origin, Mapping) and isinstance(value, list):
-            self.origins |= {k: line for k, line in origin.items() if k[: len(key)] == key}
 
     def put_file(self, path: Path) -> None:
         """Merge the values of a YAML file."""
         written = read_yaml(path)
         if "preset" not in self.kind.model_fields:
             written.values.pop("preset", None)
-        origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
         locate_beside(self.kind, path, written.values)
         self.kind.locate(written.values, path)
-        self.put((), written.values, origins)
+        self.put((), written.values)
+        self.origins |= {key: f"{path}:{line}" for key, line in written.lines.items()}
 
     def put_overrides(self, overrides: Overrides) -> None:
         """Merge overrides: texts ``key=value``, or values by dotted key."""

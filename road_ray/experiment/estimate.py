@@ -54,18 +54,15 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
-            waiting = _waiting(config.run_dir, costs.jobs)
-            works = {name: costs.steps_and_seconds(costs.jobs[name]) for name in waiting}
+            jobs, place_of = costs.jobs, config.run_dir
+            waiting = [n for n in jobs if not (place_of / n / "metrics.json").is_file()]
+            # Answers have ended when all that need them have.
+            needed = {before for name in waiting for before in jobs[name].after}
+            waiting = [n for n in waiting if jobs[n].verb != ANSWERS or n in needed]
+            works = {name: costs.steps_and_seconds(jobs[name]) for name in waiting}
         finally:
             torch.set_num_threads(threads)
-    return _table(config, costs.jobs, works)
-
-
-def _waiting(run_dir: Path, jobs: Mapping[str, Job]) -> list[str]:
-    """Return the jobs that have not finished; answers have when all that need them have."""
-    waiting = [name for name in jobs if not (run_dir / name / "metrics.json").is_file()]
-    needed = {before for name in waiting for before in jobs[name].after}
-    return [name for name in waiting if jobs[name].verb != ANSWERS or name in needed]
+    return _table(config, jobs, works)
 
 
 def _table(

@@ -139,7 +139,7 @@ def test_a_stopped_run_with_a_head_of_ones_own_goes_on_to_the_same_bytes(setting
     ("changes", "problem"),
     [
         ({"head": "my_road_parts:no"}, "(?s)head = my_road_parts:no.*no attribute.*tried: from"),
-        ({"head": "my_road_parts:kappa"}, "head = my_road_parts:kappa: is <function"),
+        ({"head": "my_road_parts:kappa"}, "data.sets.reviews.head = my_road_parts:kappa: is <f"),
         ({"head": "kappa"}, "no such head"),
         ({"head": "torch.nn:Linear"}, r"(?s)head = torch.nn:Linear: \(.*, 2\): TypeError"),
         ({"task": "sentiment", "metrics": ["accuracy"]}, "head is .*, that of task sentiment is"),

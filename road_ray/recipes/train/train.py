@@ -47,8 +47,9 @@ from road_ray.recipes.train.config import (
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import Prepared, build_objective, kept_layers, prepare
-from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, record_teachers
-from road_ray.system.files import staged_directory
+from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, manifest
+from road_ray.system.files import staged_directory, write_json_atomic
+from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
@@ -80,7 +81,9 @@ def run_training(
     writers = [write for name in rows for write in read_files(teachers[name], rows[name])]
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
-        record_teachers(config, teachers)
+        listed = directory / "teachers.json"  # a resumed run has the same, by its checkpoint
+        if teachers and not (listed.is_file() and has_checkpoints(directory / "checkpoints")):
+            write_json_atomic(listed, manifest(config, teachers))
         for write in writers:
             write()
         if context is not None and context.plan_only:  # labelling is no step
