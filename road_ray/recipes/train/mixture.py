@@ -15,6 +15,7 @@ from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import Stream, draw_datasets, mixed, probabilities, with_example_counts
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag, Task
 from road_ray.errors import ConfigError, did_you_mean
+from road_ray.models.heads import own_head
 from road_ray.recipes.train.config import (
     FinetuneDataConfig,
     MixingConfig,
@@ -58,6 +59,9 @@ class Mixture:
                 f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
                 f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
             )
+        for name in names:
+            if (head := find_dataset(name, self.data)[1].head) is not None:
+                own_head(head, f"data.sets.{name}.head")
         tasks = self._tasks_by_dataset()
         for name in mixing.weights:
             if name not in {*tasks, *tasks.values()}:

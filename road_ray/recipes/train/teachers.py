@@ -36,6 +36,8 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
+from road_ray.system.files import write_json_atomic
+from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -328,6 +330,13 @@ def weighting_rule(
 _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
 
+def record_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> None:
+    """Record the teachers of a run that begins; a resumed one has the same, by its checkpoint."""
+    path = config.run_dir / "teachers.json"
+    if teachers and not (path.is_file() and has_checkpoints(config.run_dir / "checkpoints")):
+        write_json_atomic(path, _manifest(config, teachers))
+
+
 def lineage(
     config: TrainConfig, teachers: Mapping[str, Teachers]
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -345,12 +354,12 @@ def lineage(
             for teacher in found.entries
         ],
     }
-    identity = identity_of(teachers=identity_only(manifest(config, teachers)))
+    identity = identity_of(teachers=identity_only(_manifest(config, teachers)))
     folds = 1 if several else next(iter(teachers.values())).folds
     return record, identity | (identity_of(folds=folds) if folds > 1 else {})
 
 
-def manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
+def _manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
     """Return the manifest of the teachers of a run; a mixture has one of each data set."""
     manifests: dict[str, Any] = {
         name: {"task": found.task.name, "teachers": list(found.entries)}

@@ -21,7 +21,6 @@ from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import Thresholds
-from road_ray.models.heads import own_head
 from road_ray.recipes.preflight_checks import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
     threshold_entry,
@@ -47,9 +46,8 @@ from road_ray.recipes.train.config import (
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import Prepared, build_objective, kept_layers, prepare
-from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, manifest
-from road_ray.system.files import staged_directory, write_json_atomic
-from road_ray.training.checkpoint_directory import has_checkpoints
+from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, record_teachers
+from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import RunContext, Training
@@ -81,9 +79,7 @@ def run_training(
     writers = [write for name in rows for write in read_files(teachers[name], rows[name])]
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
-        listed = directory / "teachers.json"  # a resumed run has the same, by its checkpoint
-        if teachers and not (listed.is_file() and has_checkpoints(directory / "checkpoints")):
-            write_json_atomic(listed, manifest(config, teachers))
+        record_teachers(config, teachers)
         for write in writers:
             write()
         if context is not None and context.plan_only:  # labelling is no step
@@ -134,12 +130,9 @@ def check(config: TrainConfig) -> None:
                 f"training.passes = {passes}: a step of `multitask` has mixing.passes\n"
                 f"  fix: mixing.passes={passes}, or a larger data.batch_size"
             )
-    tasks = {name: find_dataset(name, config.data)[1] for name in config.data.trained_on}
-    for name, task in tasks.items():
-        if task.head is not None:
-            own_head(task.head, f"data.sets.{name}.head")
+    kinds = [find_dataset(name, config.data)[1].kind for name in config.data.trained_on]
     apt = (Classify, MultiLabel, Choose)
-    if config.calibrate and not any(isinstance(task.kind, apt) for task in tasks.values()):
+    if config.calibrate and not any(isinstance(kind, apt) for kind in kinds):
         raise ConfigError(
             "calibrate = true: no task has classes, several labels or choices\n  fix: leave it out"
         )
