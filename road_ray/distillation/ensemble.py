@@ -137,25 +137,20 @@ class LocalEnsemble(Ensemble):
     not for the student's step in progress.
     """
 
-    def __init__(self, teachers: Sequence[Teacher]) -> None:
-        if not teachers:
-            raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
-        self.teachers = tuple(teachers)
-        self._stream: torch.cuda.Stream | None = None
-        if (device := teachers[0].device).type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-            self._stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
-
-    @classmethod
-    def load(
-        cls,
+    def __init__(
+        self,
         directories: Sequence[str | Path],
         task: Task,
         options: TeacherOptions = PLAIN,
         device: str | torch.device = "cpu",
-    ) -> LocalEnsemble:
-        """Load one teacher per directory."""
-        return cls([Teacher(directory, task, options, device) for directory in directories])
+    ) -> None:
+        if not directories:
+            raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
+        self.teachers = [Teacher(directory, task, options, device) for directory in directories]
+        self._stream: torch.cuda.Stream | None = None
+        if (device := self.teachers[0].device).type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
 
     @property
     def size(self) -> int:

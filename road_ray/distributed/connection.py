@@ -47,6 +47,8 @@ _READ_AT_IMPORT = {  # by Ray
 # it depends on the machine.
 _SHARED_WITH_WORKERS = ("ROAD_DATA", CACHE, SCALE_UP_VARIABLE)
 _log = logging.getLogger(__name__)
+ACCEPT = "ROAD_ACCEPT_OPEN_CLUSTER"
+_HEAD_ANSWERS = "/ray.rpc.NodeInfoGcsService/CheckAlive"  # takes an empty request
 _ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
 # Ray would show its metrics to other machines, without a token. Those of its dashboard and its
 # autoscaler have no switch; their servers do not start without a port.
@@ -215,11 +217,6 @@ def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _load() -> str:
     return f"{os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores"
-
-
-_log = logging.getLogger(__name__)
-ACCEPT = "ROAD_ACCEPT_OPEN_CLUSTER"
-_HEAD_ANSWERS = "/ray.rpc.NodeInfoGcsService/CheckAlive"  # takes an empty request
 
 
 def token_path() -> Path:

@@ -146,7 +146,7 @@ class Ensemble(protocol.WrappedEnsemble):
     def _start(self, directories: Sequence[str | Path]) -> protocol.Ensemble:
         """Load teachers in this process or in actors, and return their ensemble."""
         if self.host == "process":
-            return LocalEnsemble.load(directories, self.task, self._teacher, **self._options)
+            return LocalEnsemble(directories, self.task, self._teacher, **self._options)
         with ExitStack() as stack:
             stack.enter_context(connected())
             from road_ray.distributed.teachers import start_teachers

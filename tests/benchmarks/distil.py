@@ -71,7 +71,7 @@ def no_teachers(lesson: Lesson, connection: Connection) -> None:
 def in_process(lesson: Lesson, connection: Connection) -> None:
     """Three teachers in the student's process, one after the other."""
     with tempfile.TemporaryDirectory() as place:
-        ensemble = LocalEnsemble.load(
+        ensemble = LocalEnsemble(
             teachers(lesson, Path(place)),
             catalog.task(lesson.task),
             TeacherOptions(precision=lesson.precision),

@@ -30,7 +30,7 @@ NLI, MRC = task("nli"), task("mrc")
 
 @pytest.fixture
 def trio(tmp_path):
-    return LocalEnsemble.load([make_teacher(tmp_path / str(s), s) for s in range(3)], NLI)
+    return LocalEnsemble([make_teacher(tmp_path / str(s), s) for s in range(3)], NLI)
 
 
 class Echo(Ensemble):
@@ -98,7 +98,7 @@ def test_padding_is_no_answer(tmp_path):
 
 def test_a_regression_teacher_gives_one_number(tmp_path):
     similarity = task("similarity")
-    ensemble = LocalEnsemble.load([make_teacher(tmp_path, kind="similarity")], similarity)
+    ensemble = LocalEnsemble([make_teacher(tmp_path, kind="similarity")], similarity)
     scored = make_batch(0) | {"labels": torch.rand(4)}
     (softened,) = annotate([scored], ensemble, weighting.resolve("correctness"))
     assert softened["soft_logits"].shape == (4, 1)
@@ -147,7 +147,7 @@ def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
 
 
 def test_spans_are_weighed_a_head(tmp_path):
-    ensemble = LocalEnsemble.load(
+    ensemble = LocalEnsemble(
         [make_teacher(tmp_path / str(s), s, kind="mrc") for s in range(2)], MRC
     )
     first = make_batch(2, kind="mrc")

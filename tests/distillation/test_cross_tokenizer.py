@@ -147,14 +147,14 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
     for student in (tokenizer_of("electra", TEXTS[:2], 150), tokenizer_of("mpnet", TEXTS[:1], 120)):
         fingerprint = fingerprint_tokenizer(student)
         options = TeacherOptions(student=fingerprint, precision="fp32")
-        plain = LocalEnsemble.load(places, task, options)
+        plain = LocalEnsemble(places, task, options)
         manifest = teacher_manifest(places, task, student=fingerprint)
         batch = batch_of(name, student, max_length_tokens=320)
 
         @contextmanager
-        def live(members, plain=plain):
+        def live(members, options=options):
             answered.append(members)
-            yield LocalEnsemble([plain.teachers[member] for member in members])
+            yield LocalEnsemble([places[member] for member in members], task, options)
 
         with StoredEnsemble(tmp_path / "store", manifest["teachers"], task) as stored:
             stored.label(lambda batch=batch: [batch], live)

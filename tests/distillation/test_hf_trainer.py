@@ -60,7 +60,7 @@ def trainer(tmp_path):
             args=arguments(tmp_path, max_steps=1, max_grad_norm=0.0, **plain, **sizes),
             train_dataset=rows(),
             eval_dataset=rows(),
-            ensemble=LocalEnsemble.load(directories, task("mrc")),
+            ensemble=LocalEnsemble(directories, task("mrc")),
             **options,
         )
 

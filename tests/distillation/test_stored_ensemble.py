@@ -253,7 +253,7 @@ class Counted:
                 outer.batch_sizes.append(len(given["input_ids"]))
                 return super().submit(given)
 
-        yield Live(LocalEnsemble.load(chosen, self.subject))
+        yield Live(LocalEnsemble(chosen, self.subject))
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_every_reader_has_the_answers_of_the_teachers_rounded_once(school):
     first = ask(cold, batch(1, 2, 3, 5))
     assert first.shape == (3, 4, 3)
     assert torch.equal(first, first.half().float())
-    exact = ask(LocalEnsemble.load(live.directories, NLI), batch(1, 2, 3, 5))
+    exact = ask(LocalEnsemble(live.directories, NLI), batch(1, 2, 3, 5))
     torch.testing.assert_close(first, exact, rtol=2**-10, atol=1e-4)
     assert torch.equal(ask(cold, batch(5, 3, 2, 1)), first[:, [3, 2, 1, 0]])
     warm, idle = school()
@@ -333,7 +333,7 @@ def test_spans_are_kept_without_padding_and_served_at_any_width(school):
     given = batch(1, 5, spans=True)
     label(stored, live, given)
     narrow = ask(stored, given)
-    exact = ask(LocalEnsemble.load(live.directories, MRC), given)
+    exact = ask(LocalEnsemble(live.directories, MRC), given)
     torch.testing.assert_close(narrow, exact, rtol=2**-10, atol=1e-4)
     wider = {name: torch.nn.functional.pad(x, (0, 6)) for name, x in inputs_of(given).items()}
     wide = ask(stored, wider)

@@ -95,7 +95,7 @@ def check(directories):
 
 def answers_of(directories, precision="auto"):
     options = TeacherOptions(precision=precision)
-    return LocalEnsemble.load(directories, NLI, options).gather(inputs_of(BATCH))
+    return LocalEnsemble(directories, NLI, options).gather(inputs_of(BATCH))
 
 
 def test_rounding_is_not_drift(check, directories):

@@ -73,7 +73,7 @@ def three(cluster, directories):
 
 @pytest.fixture(scope="module")
 def local(directories):
-    return LocalEnsemble.load(directories, NLI)
+    return LocalEnsemble(directories, NLI)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_flash_attention_without_padding_learns_what_padded_rows_teach(name, tmp
 
 
 def test_teachers_of_the_process_do_not_wait_for_the_students_step(tmp_path):
-    ensemble = LocalEnsemble.load([make_teacher(tmp_path / "teacher", 0)], task("nli"), device=CUDA)
+    ensemble = LocalEnsemble([make_teacher(tmp_path / "teacher", 0)], task("nli"), device=CUDA)
     ids = torch.randint(5, 24, (4, 8))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     expected = ensemble.gather(ensemble.submit(batch))  # memory and handles are there

@@ -77,7 +77,7 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     chosen = task(name)
     split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(run.hf_dir))
     stream = BatchStream(split.features, Batching(4, seed=0), pad_id=0)
-    ensemble = LocalEnsemble.load([run.hf_dir, run.hf_dir], chosen)
+    ensemble = LocalEnsemble([run.hf_dir, run.hf_dir], chosen)
     student = load_trained(str(run.hf_dir), chosen).eval()
     (batch,) = annotate([stream[0]], ensemble, resolve("mean"))
     known = batch["attention_mask"] != 0 if name == "conll2003" else slice(None)

@@ -217,7 +217,7 @@ class Teachers:
             path, ensemble = "its actor", actors
             actors.on_event = on_event
         else:
-            ensemble = LocalEnsemble.load(self.directories, self.task, self.options, device)
+            ensemble = LocalEnsemble(self.directories, self.task, self.options, device)
             # What sets them apart from the reference, which is loaded in the same way otherwise.
             path = "torch.compile" if settings.torch_compile else None
             path = "int8" if settings.precision == "int8" else path
