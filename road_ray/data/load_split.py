@@ -112,7 +112,9 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
         dataset = catalog.dataset(name)
         task = catalog.TASKS[dataset.task]
     for head in SPECIAL_HEADS:
-        if getattr(source, head.key) == head.value and head.fits(dataset, task):
+        plain = type(task.kind) is head.replaces and task.head is None
+        fits = plain and head.num_texts in (None, len(dataset.columns.text))
+        if fits and getattr(source, head.key) == head.value:
             other = Task(f"{task.name}_{head.value}", head.kind(**vars(task.kind)))
             return replace(dataset, task=other.name), other  # another head is another task
     return dataset, task

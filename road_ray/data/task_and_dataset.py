@@ -316,12 +316,6 @@ class SpecialHead:
         """Override that selects the head."""
         return f"data.{self.key}={self.value}"
 
-    def fits(self, dataset: Dataset, task: Task) -> bool:
-        """Return True if a data set of that task can have this head."""
-        texts = len(dataset.columns.text)
-        plain = type(task.kind) is self.replaces and task.head is None
-        return plain and self.num_texts in (None, texts)
-
 
 SPECIAL_HEADS = (
     SpecialHead("joint span head", "span_head", "joint", JointSpan, replaces=Span),

@@ -29,15 +29,6 @@ def rows(encoded):
     return [(block.part, block.documents, block.tokens.tolist()) for block in encoded]
 
 
-def test_blocks_hold_all_documents_of_a_part_in_order():
-    made = list(blocks_of([DOCUMENTS, [], DOCUMENTS[:7]]))
-    for part, documents in ((0, DOCUMENTS), (1, []), (2, DOCUMENTS[:7])):
-        blocks = [block for block in made if block.part == part]
-        assert [block.number for block in blocks] == list(range(len(blocks)))
-        assert [text for block in blocks for text in block.documents] == documents
-        assert all(sum(map(len, block.documents)) >= 100 for block in blocks[:-1])
-
-
 def test_rows_depend_on_the_numbers_of_block_and_part_alone(encoder):
     long = ["The cat sat. It ran!\nThe dog slept. " * 30]
     first, same, other, part = (
