@@ -6,7 +6,6 @@ compressed. Column: ``text``. Files lie in a directory or at an address, such as
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -47,21 +46,20 @@ class Part:
             for document in _documents(file):
                 if document.strip():
                     yield document
-            if isinstance(file, StoredFile):
-                now = _state(file.storage.find(file.path))
-            else:
-                now = _state(file.stat())
-            if now != listed:
+            if _state(file, now=True) != listed:
                 raise DataError(
                     f"{file}: changed while it was read\n"
                     "  fix: write text once, then read it; give what is still written another name"
                 )
 
 
-def _state(found: StoredFile | os.stat_result | None) -> object:
-    """Return a value that changes when the file is written again."""
-    if isinstance(found, os.stat_result):
-        return found.st_size, found.st_mtime_ns
+def _state(file: TextFile, *, now: bool = False) -> object:
+    """Return a value that changes when the file is written again; in an object store that of the
+    listing, or of ``now``.
+    """
+    if isinstance(file, Path):
+        return file.stat().st_size, file.stat().st_mtime_ns
+    found = file.storage.find(file.path) if now else file
     # Object stores list fractions of a second that a look-up does not show.
     return found and (found.size, found.modified_ns // 10**9)
 
@@ -98,14 +96,7 @@ def parts_of(files: Sequence[TextFile]) -> list[Part]:
         if size >= _PART_BYTES:
             groups.append([])
             size = 0
-    return [
-        Part(
-            tuple(group),
-            tuple(_state(file.stat() if isinstance(file, Path) else file) for file in group),
-        )
-        for group in groups
-        if group
-    ]
+    return [Part(tuple(group), tuple(map(_state, group))) for group in groups if group]
 
 
 def text_files(place: TextPlace) -> list[TextFile]:
