@@ -23,7 +23,7 @@ def workshop(tmp_path_factory):
 def test_a_damaged_file_changes_no_result_and_is_named(
     name, workshop, monkeypatch, record_property, caplog
 ):
-    monkeypatch.setattr("road_ray.data.features.encode_examples.LEAST_EXAMPLES", 1)
+    monkeypatch.setattr("road_ray.data.load_split.LEAST_EXAMPLES", 1)
     caplog.set_level(logging.CRITICAL)
     outcomes = list(tried(getattr(workshop, name)()))
     for damage, values in counted(outcomes).items():
