@@ -42,20 +42,8 @@ if TYPE_CHECKING:
     from road_ray.models.config import Precision
 
 _DEFAULT_LABELS = ("LABEL_0", "LABEL_1")  # of transformers, for a config.json without labels
-_HEADS: dict[str, Callable[[tuple[str, ...]], Kind]] = {
-    "ForQuestionAnswering": lambda labels: Span(),
-    "ForTokenClassification": Tag,
-    "ForMultipleChoice": lambda labels: (
-        ChooseAny(len(labels)) if labels == _DEFAULT_LABELS else Choose(len(labels))
-    ),
-    "ForSequenceClassification": Classify,
-}
-_OPTIONS: dict[str, tuple[tuple[type[Kind], ...], str]] = {
-    "min_confidence": ((Classify, Choose), "gives no single label"),
-    "threshold": ((Span, MultiLabel), "has no answers in a context"),
-    "n_best": ((Span,), "has no answers in a context"),
-}
-"""Options of some kinds of heads, and what the others lack."""
+_SPANS, _TAGS = "ForQuestionAnswering", "ForTokenClassification"
+_CHOICES, _LABELS = "ForMultipleChoice", "ForSequenceClassification"
 
 
 def load(
@@ -148,15 +136,14 @@ def _check_options(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
         )
-    given = {
-        "min_confidence": min_confidence or None,
-        "threshold": threshold,
-        "n_best": n_best if n_best > 1 else None,
-    }
-    for name, (kinds, problem) in _OPTIONS.items():
-        if given[name] is not None and not isinstance(task.kind, kinds):
+    for name, value, kinds, problem in (
+        ("min_confidence", min_confidence or None, (Classify, Choose), "gives no single label"),
+        ("threshold", threshold, (Span, MultiLabel), "has no answers in a context"),
+        ("n_best", n_best if n_best > 1 else None, (Span,), "has no answers in a context"),
+    ):
+        if value is not None and not isinstance(task.kind, kinds):
             raise ConfigError(
-                f"{name} = {given[name]}: the task {task.name} {problem}\n  fix: leave {name} out"
+                f"{name} = {value}: the task {task.name} {problem}\n  fix: leave {name} out"
             )
     if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
@@ -215,29 +202,32 @@ def _kind_of(place: Path) -> Kind:
         if (place / special.file_name).is_file():
             return JointSpan() if special.kind is JointSpan else Reason(labels)
     own = stored_head(place) is not None  # then the architecture is that of the encoder
-    names = ["ForSequenceClassification"] if own else config.architectures or [""]
-    for suffix, kind in _HEADS.items():
-        if names[0].endswith(suffix):
-            if suffix == "ForSequenceClassification":
-                if config.problem_type == "multi_label_classification":
-                    return MultiLabel(labels)
-                if len(labels) == 1:
-                    return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
-                allowed = "single_label_classification"
-                if config.problem_type not in (None, allowed):
-                    raise CheckpointError(
-                        f"{place / 'config.json'}: problem_type = {config.problem_type!r} with "
-                        f"{len(labels)} labels: only labels or one number of a row are predicted\n"
-                        f"  allowed: {allowed}, or multi_label_classification\n"
-                        "  fix: name a model that gives labels or one number, or fine-tune one "
-                        "with `road finetune`"
-                    )
-            return kind(labels)
-    raise CheckpointError(
-        f"{place}: {names[0] or 'its config.json'} has no head of a task\n"
-        f"  allowed: models {', '.join(_HEADS)}\n"
-        "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
-    )
+    name = _LABELS if own else (config.architectures or [""])[0]
+    if name.endswith(_SPANS):
+        return Span()
+    if name.endswith(_TAGS):
+        return Tag(labels)
+    if name.endswith(_CHOICES):
+        return (ChooseAny if labels == _DEFAULT_LABELS else Choose)(len(labels))
+    if not name.endswith(_LABELS):
+        raise CheckpointError(
+            f"{place}: {name or 'its config.json'} has no head of a task\n"
+            f"  allowed: models {_SPANS}, {_TAGS}, {_CHOICES}, {_LABELS}\n"
+            "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
+        )
+    if config.problem_type == "multi_label_classification":
+        return MultiLabel(labels)
+    if len(labels) == 1:
+        return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
+    if config.problem_type not in (None, "single_label_classification"):
+        raise CheckpointError(
+            f"{place / 'config.json'}: problem_type = {config.problem_type!r} with {len(labels)} "
+            "labels: only labels or one number of a row are predicted\n"
+            "  allowed: single_label_classification, or multi_label_classification\n"
+            "  fix: name a model that gives labels or one number, or fine-tune one with `road "
+            "finetune`"
+        )
+    return Classify(labels)
 
 
 def _check_onnx_options(place: Path, device: str | None, precision: Precision) -> None:
