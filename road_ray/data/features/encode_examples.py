@@ -57,7 +57,7 @@ LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where", "language")
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
-FORMAT = 7
+FORMAT = 8
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
@@ -277,6 +277,8 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     try:
         with np.load(path, allow_pickle=False) as archive:  # the zip format has checksums
             stored: dict[str, Any] = {name: archive[name] for name in archive.files}
+        if stored.pop("key").item() != key:
+            raise ValueError("it is the file of other rows")
         gold = {n.removeprefix(_GOLD): stored.pop(n) for n in list(stored) if n.startswith(_GOLD)}
         parts = {name: value if value.ndim else value.item() for name, value in stored.items()}
         return Features(gold=gold, **parts)
@@ -286,6 +288,7 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
         _log.warning("%s is damaged (%s): features are encoded again", path, error)
     features = make()
     arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
+    arrays["key"] = np.asarray(key)
     for part in fields(Features):
         value = getattr(features, part.name)
         if part.name != "gold" and value is not None:

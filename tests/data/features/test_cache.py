@@ -64,7 +64,8 @@ def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, w
 def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
     made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
     load_or_encode(tmp_path, "k", lambda: made)
-    (path,) = tmp_path.iterdir()
+    load_or_encode(tmp_path, "of others", lambda: made)
+    path, other = tmp_path / "k.features", tmp_path / "of others.features"
     whole = path.read_bytes()
 
     def flipped(place: int) -> bytes:
@@ -72,7 +73,8 @@ def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
 
     # The last one marks a member as encrypted, which the format alone answers with RuntimeError.
     places = (0, whole.index(made.tokens.tobytes()), whole.rindex(b"PK\x01\x02") + 8)
-    for content in (whole[: len(whole) // 2], b"", *map(flipped, places)):
+    damaged = [whole[: len(whole) // 2], b"", other.read_bytes(), *map(flipped, places)]
+    for content in damaged:
         path.write_bytes(content)
         assert load_or_encode(tmp_path, "k", lambda: made) is made
         assert "is damaged" in caplog.text
