@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,15 +61,11 @@ def sweep(
         address=address,
         console="quiet" if quiet or as_json else None,
     )
+    from road_ray.recipes.sweep.config import load_sweep, shipped
+
     if line.path is None:
-        from road_ray.recipes.sweep.config import shipped
-
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
-    from road_ray.recipes.sweep.sweep_file import load_sweep
-
     config = load_sweep(str(line.path), line.overrides)  # before torch and Ray are imported
-    from dataclasses import asdict
-
     from road_ray.recipes.sweep.sweep import run
 
     if dry_run:
@@ -107,8 +104,8 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     """Print the plan of a trial's first run, without sampled values, and that of all trials."""
     from road_ray.cli.plan import duration, format_plan
     from road_ray.recipes.plan import plan
+    from road_ray.recipes.sweep.config import base_config
     from road_ray.recipes.sweep.sweep import check_sources
-    from road_ray.recipes.sweep.trials import base_config
 
     check_sources(config)
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)

@@ -19,11 +19,11 @@ from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job
 from road_ray.experiment.table import Outcome, experiment_table
 from road_ray.recipes.config import IN_THIS_PROCESS, DemoConfig
+from road_ray.recipes.evaluate import combine
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.several_runs import distill, teachers
-from road_ray.recipes.soup import combine
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.train import label_training_rows, run_training
 from road_ray.reporting.report import write_report

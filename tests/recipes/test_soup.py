@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.recipes.soup import average_models, greedy_members
+from road_ray.recipes.evaluate import average_models, greedy_members
 from tests.tiny_teacher import make_teacher
 
 

@@ -22,30 +22,12 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
-from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.recipes.sweep.config import SweepConfig, base_config, split_by_stage
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.verbs import VERBS, configure
+from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
-
-SECOND = "then."  # prefix of the keys of the second run
-# Metrics of every trial besides those of its runs: wall time, parameters of the final model.
-COSTS = ("cost/seconds", "cost/parameters")
-# The sweep sets these keys of a trial, so they cannot be searched.
-OWN = ("run_dir", "console", "seed", "address")
-
-
-def base_config(stage: StageConfig) -> Config:
-    """Return the configuration of a run before sampled values are applied."""
-    return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
-
-
-def split_by_stage(changes: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Return the values of the first run and those of the second, by dotted key."""
-    first = {key: value for key, value in changes.items() if not key.startswith(SECOND)}
-    second = {key.removeprefix(SECOND): value for key, value in changes.items() if key not in first}
-    return first, second
 
 
 def stage_directory(sweep: SweepConfig, seed_directory: Path, number: int) -> Path:

@@ -7,9 +7,7 @@ import random
 import pytest
 
 from road_ray.config import InvalidConfig, override
-from road_ray.recipes.sweep.config import shipped
-from road_ray.recipes.sweep.sweep_file import load_sweep
-from road_ray.recipes.sweep.trials import base_config, split_by_stage
+from road_ray.recipes.sweep.config import base_config, load_sweep, shipped, split_by_stage
 
 FILE = """\
 verb: finetune
