@@ -61,7 +61,8 @@ def sweep(
         address=address,
         console="quiet" if quiet or as_json else None,
     )
-    from road_ray.recipes.sweep.config import load_sweep, shipped
+    from road_ray.recipes.sweep.config import shipped
+    from road_ray.recipes.sweep.trials import load_sweep
 
     if line.path is None:
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
@@ -104,8 +105,8 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     """Print the plan of a trial's first run, without sampled values, and that of all trials."""
     from road_ray.cli.plan import duration, format_plan
     from road_ray.recipes.plan import plan
-    from road_ray.recipes.sweep.config import base_config
     from road_ray.recipes.sweep.sweep import check_sources
+    from road_ray.recipes.sweep.trials import base_config
 
     check_sources(config)
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)

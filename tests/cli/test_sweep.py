@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.distributed.tune.one_trial import Record
-from road_ray.recipes.sweep.config import load_sweep
+from road_ray.recipes.sweep.trials import load_sweep
 from tests.sweeps import leave_trials
 
 FILE = """\

@@ -16,7 +16,8 @@ from typer.main import get_command
 
 from road_ray.cli.app import app
 from road_ray.cli.options import CommandLine
-from road_ray.recipes.sweep.config import load_sweep, shipped
+from road_ray.recipes.sweep.config import shipped
+from road_ray.recipes.sweep.trials import load_sweep
 from road_ray.verbs import VERBS
 from tests.docs.blocks import ROOT, all_blocks, pages
 

@@ -14,7 +14,7 @@ import torch
 from road_ray.data.load_split import find_dataset
 from road_ray.distillation.weighting import RULES
 from road_ray.experiment.expand import Experiment
-from road_ray.recipes.sweep.config import load_sweep
+from road_ray.recipes.sweep.trials import load_sweep
 from road_ray.verbs import configure, verb_of_file
 from tests.docs.blocks import ROOT, all_blocks, blocks, pages
 

@@ -22,8 +22,8 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import require_probe
 from road_ray.recipes.run_directory.recorded_config import require_same
 from road_ray.recipes.run_directory.run import lock_run_directory
-from road_ray.recipes.sweep.config import SECOND, SweepConfig, base_config, load_sweep
-from road_ray.recipes.sweep.trials import TrialRunner
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.trials import SECOND, TrialRunner, base_config, load_sweep
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows

@@ -13,8 +13,9 @@ from road_ray.distributed.tune.driver import StageDemand
 from road_ray.distributed.tune.one_trial import Record, trial_directory
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.run_directory.run import lock_run_directory
-from road_ray.recipes.sweep.config import SweepConfig, load_sweep
+from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import Sweep, _remove_models, check_sources, row_of, run
+from road_ray.recipes.sweep.trials import load_sweep
 from road_ray.reporting.records.sweep_record import best_of
 from tests.sweeps import leave_trials
 

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from road_ray.config import InvalidConfig, override
-from road_ray.recipes.sweep.config import base_config, load_sweep, shipped, split_by_stage
+from road_ray.recipes.sweep.config import shipped
+from road_ray.recipes.sweep.trials import base_config, load_sweep, split_by_stage
 
 FILE = """\
 verb: finetune
