@@ -232,7 +232,7 @@ class ActorEnsemble(Ensemble):
 
     def _collect(self, teacher: int, ref: Any) -> Answer:
         try:
-            answer: Answer = ray.get(ref)
+            answer: Answer = ray.get(ref, timeout=self.timeout_seconds)
         except RayTaskError as error:
             cause = error.cause
             kind = type(cause) if isinstance(cause, RoadError) else ClusterError

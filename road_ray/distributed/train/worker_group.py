@@ -83,7 +83,7 @@ def fit_worker_group(
     if gpus_per_worker:
         check_gpus()
     room("workers", minimum, resources, free=True)
-    storage = Path(scratch).resolve() / ".ray"
+    storage = scratch.resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
     storage.mkdir(parents=True)
@@ -103,11 +103,7 @@ def fit_worker_group(
     try:
         with temporary_variables({"RAY_ADDRESS": ray.get_runtime_context().gcs_address}):
             metrics: dict[str, float] = _supervise(
-                lambda: _persistent(
-                    lambda: trainer.fit().return_value, lambda: _furthest(Path(scratch))
-                ),
-                messages,
-                context,
+                lambda: _persistent(trainer.fit, scratch).return_value, messages, context
             )
             return metrics
     except RoadError:
@@ -169,12 +165,6 @@ def describe_death(rank: int, cause: str) -> str:
     return f"worker {rank} failed: {(cause.strip().splitlines() or ['no message'])[-1]}"
 
 
-def _furthest(directory: Path) -> int:
-    """Return the last step in the journal of a run, 0 if there is none."""
-    path = directory / "metrics.jsonl"
-    return max((int(row["step"]) for row in read_metrics(path)), default=0) if path.is_file() else 0
-
-
 def _trainer(
     settings: Mapping[str, Any],
     minimum: int,
@@ -218,13 +208,14 @@ class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
             append(self._path, rank, str(error))
 
 
-def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
-    """Return the result of ``fit``, repeated as long as each failure comes after more steps than
-    the one before: a long run survives any number of deaths, a broken one ends after a few.
+def _persistent(fit: Callable[[], Any], directory: Path) -> Any:
+    """Return the result of ``fit``, repeated as long as the journal in ``directory`` has more steps
+    at each failure than at the one before: a long run survives any number of deaths, a broken one
+    ends after a few.
 
     Also repeated when workers die during their start, where Ray itself gives up at the first.
     """
-    retries_left, reached = _MAX_FAILURES, 0
+    retries_left, reached, journal = _MAX_FAILURES, 0, directory / "metrics.jsonl"
     while True:
         try:
             return fit()
@@ -235,7 +226,9 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
             retries_left -= 1
             _log.warning("a worker died during its start, or Ray's controller; restarting")
         except WorkerGroupError:
-            if (now := furthest()) <= reached:
+            rows = read_metrics(journal) if journal.is_file() else []
+            now = max((int(row["step"]) for row in rows), default=0)
+            if now <= reached:
                 raise
             retries_left, reached = _MAX_FAILURES, now
             _log.warning("workers failed often, but reached step %d; restarting", now)
@@ -317,7 +310,7 @@ def check_gpus() -> None:
     problems = {}
     for ref in answered:
         try:
-            problems[machines[ref]] = ray.get(ref)
+            problems[machines[ref]] = ray.get(ref, timeout=_ANSWER_SECONDS)
         except RayError as error:
             problems[machines[ref]] = f"the check failed: {error}"
     if problems := {address: problem for address, problem in problems.items() if problem}:

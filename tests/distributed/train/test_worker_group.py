@@ -27,40 +27,37 @@ def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
 
 
 @pytest.mark.parametrize("deaths", [[RayActorError()] * 3, [ControllerError(RayActorError())] * 3])
-def test_a_death_of_the_controller_or_during_the_start_is_no_end_up_to_three_times(deaths):
+def test_a_death_of_the_controller_or_during_the_start_is_no_end_up_to_three_times(
+    deaths, tmp_path
+):
     def fit():
         if left:
             raise left.pop()
         return {"a": 1.0}
 
     left = [*deaths]
-    assert module._persistent(fit, lambda: 0) == {"a": 1.0}
+    assert module._persistent(fit, tmp_path) == {"a": 1.0}
     left = deaths * 3
     with pytest.raises(type(deaths[0])):
-        module._persistent(fit, lambda: 0)
+        module._persistent(fit, tmp_path)
     assert len(left) == 9 - 4
     left = [ControllerError(ValueError("ours"))]
     with pytest.raises(ControllerError):
-        module._persistent(fit, lambda: 0)
+        module._persistent(fit, tmp_path)
 
 
-def test_deaths_are_no_end_as_long_as_the_run_gets_further():
-    reached = [10, 20, 30, 30]
-    tries = []
+def test_deaths_are_no_end_as_long_as_the_run_gets_further(tmp_path):
+    tries, steps = [], iter([10, 20, 30, 30])
 
     def fit():
         tries.append(1)
+        torn = '{"step": 40, "m"'
+        (tmp_path / "metrics.jsonl").write_text(f'{{"step": {next(steps)}, "m": 1.0}}\n{torn}')
         raise WorkerGroupError("died", {0: RuntimeError()})
 
     with pytest.raises(WorkerGroupError):
-        module._persistent(fit, lambda: reached[len(tries) - 1])
+        module._persistent(fit, tmp_path)
     assert len(tries) == 4
-
-
-def test_what_a_run_has_reached_is_in_its_journal(tmp_path):
-    assert module._furthest(tmp_path) == 0
-    (tmp_path / "metrics.jsonl").write_text('{"step": 4, "m": 1.0}\n{"step": 5, "m"')
-    assert module._furthest(tmp_path) == 4
 
 
 def test_a_worker_that_failed_is_told_with_what_to_do():
