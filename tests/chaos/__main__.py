@@ -18,8 +18,8 @@ from tests.chaos.subjects import SUBJECTS
 MUTATIONS = "chaos/test_mutations.py::test_a_damaged_file_changes_no_result_and_is_named"
 BESIDES = {  # no faults, but as long as those
     "FS": "chaos/test_secrets.py::test_no_secret_is_in_what_runs_and_reports_leave",
-    "FT": "distributed/test_cluster_token.py::test_an_open_cluster_is_refused_unless_that_is_meant",
-    "FF": "distributed/test_cluster_token.py::test_a_token_that_others_can_read_is_closed",
+    "FT": "distributed/test_connection.py::test_an_open_cluster_is_refused_unless_that_is_meant",
+    "FF": "distributed/test_connection.py::test_a_token_that_others_can_read_is_closed",
 }
 PAGE = record.ROOT / "docs" / "reliability.md"
 

@@ -1,13 +1,34 @@
-"""A cluster that does not come up is told as such; the surroundings of a driver in its workers."""
+"""Connection to a cluster, and its token."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
+import pytest
 import ray
 
-from road_ray.distributed.connection import driver_environment, start, variables_for_workers
+from road_ray.distributed import connection
+from road_ray.distributed.connection import (
+    accepts_anonymous,
+    driver_environment,
+    lets_anybody_join,
+    refuse_open,
+    start,
+    variables_for_workers,
+)
+from road_ray.errors import ClusterError
+from tests.cluster import short_directory
+from tests.distributed.web_service import Service, serving
 
 
 def test_workers_share_variables_of_the_driver_and_keep_those_it_lacks(tmp_path, monkeypatch):
@@ -44,3 +65,190 @@ def test_a_slow_start_is_tried_again(monkeypatch, caplog):
     start(1, dashboard=False)
     assert next(outcomes, "none left") == "none left"
     assert caplog.text.count("trying again") == 2
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", connection.ACCEPT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a fresh process
+    return tmp_path
+
+
+@pytest.fixture
+def dashboard():
+    """A jobs interface that answers with ``status[0]``."""
+    status = [200]
+
+    class Jobs(Service):
+        def do_GET(self):
+            assert self.headers["Authorization"] is None
+            self.answer(status[0])
+
+    with serving(Jobs) as address:
+        yield status, address
+
+
+def test_a_new_token_is_its_owners_alone(home):
+    old = os.umask(0)
+    try:
+        connection.require_token(create=True)
+    finally:
+        os.umask(old)
+    path = connection.token_path()
+    assert path == home / ".ray" / "auth_token"
+    assert path.stat().st_mode & 0o777 == 0o600
+    first = path.read_text()
+    assert len(first) == 64
+    assert os.environ.pop("RAY_AUTH_MODE") == "token"
+    connection.require_token(create=True)
+    assert path.read_text() == first
+    os.environ.pop("RAY_AUTH_MODE")
+
+
+def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
+    first = connection.secrets.token_hex
+
+    def overtaken(size):
+        monkeypatch.setattr(connection.secrets, "token_hex", first)
+        connection.require_token(create=True)
+        made.append(connection.token_path().read_text())
+        return "f" * 64
+
+    made = []
+    monkeypatch.setattr(connection.secrets, "token_hex", overtaken)
+    connection.require_token(create=True)
+    os.environ.pop("RAY_AUTH_MODE")
+    assert len(made[0]) == 64
+    assert connection.token_path().read_text() == made[0]
+    assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
+
+
+def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):
+    path = home / "elsewhere"
+    path.write_text("x" * 32)
+    path.chmod(0o644)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    connection.require_token()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "mode 644" in caplog.text
+    assert "x" * 32 not in caplog.text
+    record_property("token file", "closed to others (0600) before it is used")
+
+
+def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    connection.require_token(create=True)
+    assert not connection.token_path().exists()
+
+
+@pytest.mark.parametrize(("code", "open_"), [(200, True), (401, False), (403, False), (500, True)])
+def test_an_open_cluster_is_known_by_its_answer(dashboard, code, open_):
+    status, address = dashboard
+    status[0] = code
+    assert accepts_anonymous(address) is open_
+    assert accepts_anonymous(f"http://{address}/") is open_
+
+
+def test_an_open_cluster_is_refused_unless_that_is_meant(
+    home, dashboard, monkeypatch, record_property
+):
+    status, address = dashboard
+    with pytest.raises(ClusterError, match="lets everybody in"):
+        refuse_open(address, accepts_anonymous)
+    refuse_open(address, accepts_anonymous, accepted=True)
+    monkeypatch.setenv(connection.ACCEPT, "1")
+    refuse_open(address, accepts_anonymous)
+    monkeypatch.delenv(connection.ACCEPT)
+    status[0] = 401
+    refuse_open(address, accepts_anonymous)
+    record_property("cluster without a token", "refused, unless a flag says that it is meant")
+
+
+@contextmanager
+def socket_that(answers):
+    """Give the ``host:port`` of a listener that does ``answers(connection)`` for each client."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.recv(4096)
+                    answers(connection)
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+def resets(connection):
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        resets,
+        lambda connection: connection.sendall(b"\x15\x03\x01\x00\x02\x02\x16"),
+        lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n"),
+        lambda connection: time.sleep(1.5),
+        lambda connection: None,
+    ],
+    ids=["reset", "garbage", "another protocol", "too slow", "closed"],
+)
+def test_a_cluster_that_cannot_be_asked_is_refused(home, answers, record_property):
+    with socket_that(answers) as address:
+        for ask in (accepts_anonymous, lets_anybody_join):
+            with pytest.raises(ClusterError, match="could not be checked"):
+                refuse_open(address, partial(ask, timeout_seconds=0.5))
+        refuse_open(address, accepts_anonymous, accepted=True)
+    record_property("token could not be checked", "refused")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("mode", "joins"), [("disabled", False), pytest.param("token", True, marks=pytest.mark.long)]
+)
+def test_a_head_without_a_dashboard_is_asked_itself(tmp_path, mode, joins):
+    """Started with and without authentication; joined by another process."""
+    with short_directory() as place:
+        environment = os.environ | {"HOME": place, "RAY_AUTH_MODE": mode, "RAY_ADDRESS": ""}
+        (Path(place) / ".ray").mkdir()
+        token = Path(place) / ".ray" / "auth_token"
+        token.write_text("a" * 64)
+        token.chmod(0o600)
+        head = subprocess.Popen(
+            [sys.executable, "-c", _HEAD, place], env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            address = head.stdout.readline().strip()
+            join = subprocess.run(
+                [sys.executable, "-m", "road_ray", "check", "--address", address, "--json"],
+                env=environment | {"RAY_AUTH_MODE": "token"},
+                capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+        finally:
+            head.communicate("", timeout=60)
+    assert join.stdout, join.stderr
+    rows = {row["what"]: row["found"] for row in json.loads(join.stdout)}
+    if joins:
+        assert rows["cluster"].startswith("free: CPU 1 of 1")
+    else:
+        assert "lets everybody in" in rows["cluster"]
+    assert joins or join.returncode == 4
+
+
+_HEAD = """
+import sys, ray
+ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir=sys.argv[1] + "/r",
+         object_store_memory=80 * 2**20, log_to_driver=False, logging_level="ERROR")
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
