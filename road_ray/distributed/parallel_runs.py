@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -21,23 +21,10 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 
 
-class ParallelSettings(Protocol):
-    """Keys of a configuration that say how its runs share a cluster."""
-
-    @property
-    def max_concurrent(self) -> int: ...
-
-    @property
-    def address(self) -> str | None: ...
-
-    @property
-    def gpus_per_worker(self) -> float: ...
-
-
 def run_all(
     function: Callable[..., object],
     configs: Sequence[object],
-    settings: ParallelSettings,
+    settings: Any,
     context: RunContext | None = None,
     *,
     after: Sequence[Sequence[int]] | None = None,
@@ -45,8 +32,9 @@ def run_all(
 ) -> list[Any]:
     """Return ``function(config, context=...)`` for every config, in order: one after the other for
     ``max_concurrent = 0``, else in parallel, on a core each, on the cluster at ``address``, or on a
-    new one with ``max_concurrent`` CPUs. Parallel runs get a ``RunContext`` of their own, which
-    stop requests to this process and to ``context`` reach.
+    new one with ``max_concurrent`` CPUs; these are keys of ``settings``, as is ``gpus_per_worker``.
+    Parallel runs get a ``RunContext`` of their own, which stop requests to this process and to
+    ``context`` reach.
 
     ``after`` has, for every config, the numbers of those that must have ended before it; it is not
     run if one of them failed. With ``return_errors`` a run that fails, with whatever exception,

@@ -13,7 +13,7 @@ from typing import Any
 
 from road_ray.config import load, override, read_yaml
 from road_ray.data.config import MINIATURE
-from road_ray.distributed.parallel_runs import NotRunError, ParallelSettings, run_all
+from road_ray.distributed.parallel_runs import NotRunError, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job
@@ -56,7 +56,7 @@ def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run
 def run_experiment(
     directory: Path,
     experiment: Experiment,
-    settings: ParallelSettings,
+    settings: ReproduceConfig | DemoConfig,
     context: RunContext | None,
     name: str = "",
 ) -> Run:

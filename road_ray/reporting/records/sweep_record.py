@@ -8,7 +8,7 @@ from functools import cached_property
 from math import isfinite
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from road_ray.config.secrets import check_database, database_to_open, redact
 from road_ray.config.yaml_files import read_yaml
@@ -73,24 +73,15 @@ class Sweep:
         return best_of(self.trials, self.larger)
 
 
-class _Ended(Protocol):
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def values(self) -> Sequence[float]: ...
-
-
-T = TypeVar("T", bound=_Ended)
-
-
-def complete(trials: Iterable[T]) -> list[T]:
-    """Return the complete trials with finite values."""
+def complete(trials: Iterable[Any]) -> list[Any]:
+    """Return the complete trials with finite values: those of a report, or records of a sweep that
+    runs.
+    """
     done = (trial for trial in trials if trial.state == "complete" and trial.values)
     return [trial for trial in done if all(map(isfinite, trial.values))]
 
 
-def best_of(trials: Iterable[T], larger: Sequence[bool]) -> list[T]:
+def best_of(trials: Iterable[Any], larger: Sequence[bool]) -> list[Any]:
     """Return the complete trials that no other one is better than in all metrics; with one metric,
     the first of the best. ``larger`` is True for each metric to maximize.
     """
