@@ -208,7 +208,7 @@ def open_table(directory: Path, *, check: bool | None = None) -> AnswerTable:
     except (OSError, ValueError, EOFError) as error:  # a file is gone, or shorter than it says
         problems = [str(error)]
     if problems:
-        raise DataError(f"{directory}: damaged: {problems[0]}\n  fix: {_FIX}")
+        raise DataError(f"{directory}: damaged, by its {_RECORD}: {problems[0]}\n  fix: {_FIX}")
     return AnswerTable(
         directory, arrays["keys.npy"], arrays["values.npy"], arrays.get("bounds.npy")
     )

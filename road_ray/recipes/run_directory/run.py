@@ -71,7 +71,8 @@ def load_finished_run(config: RunConfig) -> Run | None:
     directory = config.run_dir
     if _status(config) != "finished":
         return None
-    metrics = read_json(directory / "metrics.json")
+    remedy = "restore it, or delete it: the same command then makes it again"
+    metrics = read_json(directory / "metrics.json", fix=remedy)
     if problems := recorded_config.damage(directory):
         raise CheckpointError(
             f"{directory} is finished, and its files differ from its {MANIFEST}:"

@@ -37,7 +37,6 @@ from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
 from road_ray.system.files import write_json_atomic
-from road_ray.training.checkpoint_directory import has_checkpoints
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -331,10 +330,9 @@ _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "match
 
 
 def record_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> None:
-    """Record the teachers of a run that begins; a resumed one has the same, by its checkpoint."""
-    path = config.run_dir / "teachers.json"
-    if teachers and not (path.is_file() and has_checkpoints(config.run_dir / "checkpoints")):
-        write_json_atomic(path, _manifest(config, teachers))
+    """Record the teachers of a finished run, which a resumed one has only proven by then."""
+    if teachers:
+        write_json_atomic(config.run_dir / "teachers.json", _manifest(config, teachers))
 
 
 def lineage(

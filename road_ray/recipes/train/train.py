@@ -79,7 +79,6 @@ def run_training(
     writers = [write for name in rows for write in read_files(teachers[name], rows[name])]
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
-        record_teachers(config, teachers)
         for write in writers:
             write()
         if context is not None and context.plan_only:  # labelling is no step
@@ -95,6 +94,7 @@ def run_training(
             pool = found.start_pool(config.workers, others)
             actors[name] = stack.enter_context(pool)
         metrics = launch_run(main, config, teachers, actors, context=context)
+        record_teachers(config, teachers)
     return Run(directory, metrics)
 
 
