@@ -32,13 +32,13 @@ def sweep(sentiment, teachers, tmp_path):
 @pytest.fixture
 def loaded(monkeypatch):
     """Numbers of teachers that were loaded in this process to answer."""
-    counts, load_teachers = [], module.LocalEnsemble.load
+    counts, load_teachers = [], module.LocalEnsemble.__init__
 
-    def counted(directories, *arguments, **options):
+    def counted(self, directories, *arguments, **options):
         counts.append(len(directories))
-        return load_teachers(directories, *arguments, **options)
+        load_teachers(self, directories, *arguments, **options)
 
-    monkeypatch.setattr(module.LocalEnsemble, "load", counted)
+    monkeypatch.setattr(module.LocalEnsemble, "__init__", counted)
     return counts
 
 

@@ -55,13 +55,13 @@ def tables(store: Path) -> list[Path]:
 @pytest.fixture
 def answered(monkeypatch):
     """Numbers of teachers that were loaded to answer rows, by labelling."""
-    started, load = [], module.LocalEnsemble.load
+    started, load = [], module.LocalEnsemble.__init__
 
-    def counted(directories, *arguments, **options):
+    def counted(self, directories, *arguments, **options):
         started.append(len(directories))
-        return load(directories, *arguments, **options)
+        load(self, directories, *arguments, **options)
 
-    monkeypatch.setattr(module.LocalEnsemble, "load", counted)
+    monkeypatch.setattr(module.LocalEnsemble, "__init__", counted)
     return started
 
 
