@@ -86,7 +86,7 @@ def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, 
         rr.finetune(overrides=mirrored, run_dir=tmp_path / "second", seed=1)
     text = str(refused.value)
     assert f"{tmp_path}/mirror/step-00000001: is of another run:" in text
-    assert "\n    seed: there 0, asked 1\n  fix: name another training.mirror" in text
+    assert "\n    seed: then 0, now 1\n  fix: name another training.mirror" in text
     assert not [*(tmp_path / "second" / "checkpoints").iterdir()]
     # Another machine: the data lie elsewhere, and rows are logged more often.
     (tmp_path / "link").symlink_to(mirrored["data.root"])
