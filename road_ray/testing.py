@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.batching import Batch
-from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.examples import UNKNOWN
 from road_ray.data.readers.layouts import own_rows
 from road_ray.data.task_and_dataset import own_metric
 from road_ray.distillation.weighting import Rule, resolve, soften

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import FURTHER, UNKNOWN, Features, Longs
+from road_ray.data.examples import FURTHER, UNKNOWN, Features, Longs
 from road_ray.data.shuffle_into_batches import RowOrder, Windows, padded_width
 from road_ray.errors import ConfigError, DataError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from road_ray.data import catalog
-from road_ray.data.features.examples_and_features import Example, TagExample, TextExample
+from road_ray.data.examples import Example, TagExample, TextExample
 from road_ray.data.readers.conll import UNTYPED
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.task_and_dataset import (

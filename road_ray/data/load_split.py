@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.custom_task import custom_entry, labels_missing
+from road_ray.data.examples import Example, Features, SpanExample, TextExample
 from road_ray.data.features.encode_examples import (
     LEAST_EXAMPLES,
     cache_key,
@@ -23,7 +24,6 @@ from road_ray.data.features.encode_examples import (
     encode,
     load_or_encode,
 )
-from road_ray.data.features.examples_and_features import Example, Features, SpanExample, TextExample
 from road_ray.data.readers.layouts import READER, found_paths, read_split
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Longs
+from road_ray.data.examples import Longs
 
 _BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more similar
 

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import (
-    NO_WINDOWS,
-    Example,
-    Ints,
-    TextExample,
-)
+from road_ray.data.examples import NO_WINDOWS, Example, Ints, TextExample
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines, table_rows

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import allowed_positions
-from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.examples import UNKNOWN
 from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.losses import soft_loss_sum, two_classes
 from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, num_right, soften

@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import Longs
+from road_ray.data.examples import Longs
 from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT

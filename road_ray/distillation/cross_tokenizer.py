@@ -18,14 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import (
-    Bytes,
-    Features,
-    Ints,
-    Longs,
-    SpanExample,
-    TagExample,
-)
+from road_ray.data.examples import Bytes, Features, Ints, Longs, SpanExample, TagExample
 from road_ray.data.features.span_windows import without_spaces
 from road_ray.data.features.text_rows import RowsOfTokens, encode_tags, tokenized
 from road_ray.data.load_split import Split

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import Ints
+from road_ray.data.examples import Ints
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, RowTexts
 from road_ray.distillation.teacher import (

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.examples import UNKNOWN
 from road_ray.errors import ConfigError, DataError
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 1000.0  # outside, fp32 leaves no signal

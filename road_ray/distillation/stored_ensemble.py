@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from road_ray.data.features.examples_and_features import Longs
+from road_ray.data.examples import Longs
 from road_ray.data.task_and_dataset import Kind, Span, Tag, Task
 from road_ray.distillation.answer_table import (
     MANIFEST,

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.examples import UNKNOWN
 from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.system.own_names import named_object, unfit
 

@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch, pad, to_device
-from road_ray.data.features.examples_and_features import (
-    FURTHER,
-    UNKNOWN,
-    Features,
-    SpanExample,
-    TagExample,
-)
+from road_ray.data.examples import FURTHER, UNKNOWN, Features, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.task_and_dataset import (
     Choose,

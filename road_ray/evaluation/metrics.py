@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from road_ray.data.features.examples_and_features import Features, TagExample
+from road_ray.data.examples import Features, TagExample
 from road_ray.data.task_and_dataset import own_metric
 from road_ray.errors import ConfigError, DataError, did_you_mean
 from road_ray.system.own_names import is_own

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Features, SpanExample
+from road_ray.data.examples import Features, SpanExample
 
 Logits = Sequence[NDArray[np.float32]]
 Floats = NDArray[np.float64]

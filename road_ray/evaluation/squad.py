@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.data.examples import Answer, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation.spans import SpanPrediction
 from road_ray.system.files import write_text_atomic

@@ -11,7 +11,7 @@ from typing import Any
 from road_ray.config import override
 from road_ray.config.base import as_base
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import SpanExample, TextExample
+from road_ray.data.examples import SpanExample, TextExample
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.training_rows import REST

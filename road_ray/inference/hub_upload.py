@@ -96,10 +96,7 @@ def push(model: str | Path, files: Mapping[str, Path], repository: str, *, publi
     network.
     """
     from huggingface_hub import HfApi, get_token
-    from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of its client
-        HTTPError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub.errors import HTTPError, RepositoryNotFoundError  # type: ignore[attr-defined]  # HTTPError: of its client
 
     if not (token := get_token()):
         fix = "`hf auth login`, or HF_TOKEN in the environment, with a token that may write"

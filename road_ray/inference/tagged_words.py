@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from road_ray.data.features.examples_and_features import Features, TagExample
+from road_ray.data.examples import Features, TagExample
 from road_ray.data.task_and_dataset import Tag
 from road_ray.evaluation.metrics import OUTSIDE, predicted_tags, word_logits
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from road_ray.data.batching import Batch, allowed_positions, further_labels
-from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.examples import UNKNOWN
 from road_ray.data.task_and_dataset import JointSpan, MultiLabel, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Objective, Term

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch
-from road_ray.data.features.examples_and_features import UNKNOWN, Example, TextExample
+from road_ray.data.examples import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import Classify, Kind, MultiLabel
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of

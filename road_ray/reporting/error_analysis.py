@@ -6,13 +6,8 @@ from collections.abc import Mapping
 
 from road_ray.config import override
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import (
-    ChoiceExample,
-    SpanExample,
-    TagExample,
-    TextExample,
-)
-from road_ray.data.features.examples_and_features import Example as Row
+from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextExample
+from road_ray.data.examples import Example as Row
 from road_ray.data.load_split import find_dataset, read_examples, root_of
 from road_ray.data.task_and_dataset import (
     Dataset,

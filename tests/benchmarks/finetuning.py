@@ -24,7 +24,7 @@ import torch
 from road_ray.data import catalog, miniature
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import SpanExample, TextExample
+from road_ray.data.examples import SpanExample, TextExample
 from road_ray.data.load_split import Split, load_split
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Span

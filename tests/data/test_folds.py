@@ -7,12 +7,7 @@ from collections import Counter
 import numpy as np
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import (
-    ChoiceExample,
-    SpanExample,
-    TagExample,
-    TextExample,
-)
+from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.training_rows import fold_of, row_folds
 

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import UNKNOWN
+from road_ray.data.examples import UNKNOWN
 from road_ray.data.load_split import find_dataset, load_split
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.data.training_rows import read_unlabelled

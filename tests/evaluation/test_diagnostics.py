@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.data.examples import Answer, SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.calibration import class_diagnostics
 from road_ray.evaluation.spans import SpanPrediction

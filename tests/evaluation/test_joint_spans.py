@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Features, SpanExample
+from road_ray.data.examples import Features, SpanExample
 from road_ray.evaluation.spans import best_spans
 
 NEVER = -np.inf

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Answer, Features, SpanExample
+from road_ray.data.examples import Answer, Features, SpanExample
 from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
 from road_ray.evaluation.squad import (
     answerability,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.data.examples import Answer, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation.squad import evaluate, normalize
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.features.examples_and_features import Features, TagExample
+from road_ray.data.examples import Features, TagExample
 from road_ray.evaluation.metrics import entity_scores, predicted_tags, word_logits
 
 LABELS = ("O", "B-PER", "I-PER")

@@ -10,7 +10,7 @@ import torch
 from transformers import ElectraModel
 
 from road_ray.data import catalog
-from road_ray.data.features.examples_and_features import SpanExample, TagExample
+from road_ray.data.examples import SpanExample, TagExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.models.multitask import MultitaskModel

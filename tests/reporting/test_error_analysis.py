@@ -8,7 +8,7 @@ import pytest
 
 from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import ChoiceExample, TagExample
+from road_ray.data.examples import ChoiceExample, TagExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.layouts import read_split
 from road_ray.reporting.error_analysis import _scored_error, error_examples

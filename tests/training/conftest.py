@@ -7,7 +7,7 @@ import torch
 from transformers import ElectraModel
 
 from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream, WorkerShare
-from road_ray.data.features.examples_and_features import Features
+from road_ray.data.examples import Features
 from road_ray.data.task_and_dataset import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised

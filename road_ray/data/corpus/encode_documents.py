@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from road_ray.data.features.examples_and_features import Ints
+from road_ray.data.examples import Ints
 from road_ray.errors import ResourceError
 from road_ray.system.operating_system import usable_cores
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from road_ray.data.config import CorpusConfig
-from road_ray.data.features.examples_and_features import Ints, Longs
+from road_ray.data.examples import Ints, Longs
 from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, DataError, ResourceError, RoadError
 from road_ray.system.files import cache_home, sha256_of

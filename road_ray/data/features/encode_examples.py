@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import (
+from road_ray.data.examples import (
     FURTHER,
     IMPOSSIBLE,
     NO_WINDOWS,

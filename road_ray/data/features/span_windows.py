@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.examples_and_features import Features, Ints, SpanExample
+from road_ray.data.examples import Features, Ints, SpanExample
 from road_ray.data.features.text_rows import (
     ROWS_AT_A_TIME,
     RowsOfTokens,

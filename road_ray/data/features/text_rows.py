@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from road_ray.data.features.examples_and_features import (
-    UNKNOWN,
-    Features,
-    Longs,
-    TagExample,
-)
+from road_ray.data.examples import UNKNOWN, Features, Longs, TagExample
 from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import ConfigError, DataError
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.custom_task import label_counts
-from road_ray.data.features.examples_and_features import (
-    UNKNOWN,
-    ChoiceExample,
-    Example,
-    SpanExample,
-    TagExample,
-)
+from road_ray.data.examples import UNKNOWN, ChoiceExample, Example, SpanExample, TagExample
 from road_ray.data.load_split import (
     Split,
     find_dataset,

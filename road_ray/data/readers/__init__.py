@@ -1,7 +1,7 @@
 """Readers: one module for each file layout of published data sets.
 
-A reader turns a file into rows and rows into examples (``features/examples_and_features.py``), and
-names file and line in every error. ``layouts.py`` maps a layout's name to its functions and reads a
-split; ``tables.py`` reads rows by column names, of files or of the Hugging Face hub. To add a
-layout, write a module here and enter it in ``layouts.py``.
+A reader turns a file into rows and rows into examples (``data/examples.py``), and names file and
+line in every error. ``layouts.py`` maps a layout's name to its functions and reads a split;
+``tables.py`` reads rows by column names, of files or of the Hugging Face hub. To add a layout,
+write a module here and enter it in ``layouts.py``.
 """

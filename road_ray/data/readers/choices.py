@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from road_ray.data.features.examples_and_features import ChoiceExample
+from road_ray.data.examples import ChoiceExample
 from road_ray.data.readers.tables import Row, Table, check_text
 from road_ray.data.task_and_dataset import Columns, below_zero
 from road_ray.errors import DataError

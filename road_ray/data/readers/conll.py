@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from road_ray.data.features.examples_and_features import TagExample
+from road_ray.data.examples import TagExample
 from road_ray.data.readers.tables import (
     NESTED,
     Row,

@@ -51,7 +51,7 @@ _KNOWN_METRICS = {
     "span": ("exact", "f1", *(f"{m}_{code}" for code in ANSWER_LANGUAGES for m in ("exact", "f1"))),
     "tag": ("entity_f1", "entity_precision", "entity_recall"),
 }
-_UNKNOWN = -100  # as examples_and_features.UNKNOWN, which would load numpy with a configuration
+_UNKNOWN = -100  # as examples.UNKNOWN, which would load numpy with a configuration
 _OF_LABELS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
 _F1_OF = "f1_of_"  # before a label, as in evaluation.metrics
 

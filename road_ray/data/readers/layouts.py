@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from road_ray.data.features.examples_and_features import ChoiceExample, Example, TextExample
+from road_ray.data.examples import ChoiceExample, Example, TextExample
 from road_ray.data.readers import question_layouts as more
 from road_ray.data.readers import squad
 from road_ray.data.readers.choices import CHOICES, choice_questions

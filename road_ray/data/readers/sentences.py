@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.examples_and_features import TextExample
+from road_ray.data.examples import TextExample
 from road_ray.data.readers.tables import (
     Row,
     Table,

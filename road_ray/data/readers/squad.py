@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.features.examples_and_features import Answer, SpanExample
+from road_ray.data.examples import Answer, SpanExample
 from road_ray.data.readers.tables import (
     Row,
     Table,

@@ -12,7 +12,7 @@ from typing import Any
 from road_ray.config import read_yaml
 from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import ChoiceExample, SpanExample, TagExample
+from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.features.examples_and_features import Example, Features, Ints, Longs, SpanExample
+from road_ray.data.examples import Example, Features, Ints, Longs, SpanExample
 from road_ray.data.load_split import Split, read_examples, root_of
 from road_ray.data.readers.tables import Row, load_rows, placed_rows, table_rows
 from road_ray.data.task_and_dataset import (

@@ -36,7 +36,7 @@ from road_ray.recipes.train.teaching_config import (
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 if TYPE_CHECKING:
-    from road_ray.data.features.examples_and_features import Example
+    from road_ray.data.examples import Example
 
 
 class TrainDataConfig(SourceConfig):

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream, pad
-from road_ray.data.features.examples_and_features import Features, Longs
+from road_ray.data.examples import Features, Longs
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.shuffle_into_batches import token_budget_cuts
 from road_ray.data.task_and_dataset import Task

@@ -12,7 +12,7 @@ from road_ray.config import InvalidConfig, load
 from road_ray.data.batching import BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import ScheduledSteps, phases_of, tokens_before
-from road_ray.data.features.examples_and_features import Features
+from road_ray.data.examples import Features
 from road_ray.errors import ConfigError
 
 BERT = ["max_length_tokens=512", "shorter_first.128.fraction=0.9", "batch_size=256"]

@@ -10,8 +10,8 @@ import pytest
 
 from road_ray.data import load_split as module
 from road_ray.data.config import SourceConfig
+from road_ray.data.examples import TextExample
 from road_ray.data.features.encode_examples import cache_key, load_or_encode
-from road_ray.data.features.examples_and_features import TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
 

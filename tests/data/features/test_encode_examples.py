@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset, task
+from road_ray.data.examples import Answer, Features, SpanExample, TextExample
 from road_ray.data.features.encode_examples import encode
-from road_ray.data.features.examples_and_features import Answer, Features, SpanExample, TextExample
 from road_ray.errors import ConfigError, DataError
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

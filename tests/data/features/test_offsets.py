@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data import catalog
+from road_ray.data.examples import Answer, SpanExample
 from road_ray.data.features.encode_examples import encode
-from road_ray.data.features.examples_and_features import Answer, SpanExample
 from road_ray.errors import ConfigError
 from tests.published import FAMILIES, TEXTS, tokenizer_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from road_ray.data.batching import Batching, BatchStream, WorkerShare, labels_of, pad
 from road_ray.data.catalog import dataset
-from road_ray.data.features.examples_and_features import TagExample
+from road_ray.data.examples import TagExample
 from road_ray.data.features.text_rows import encode_tags
 from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import DataError

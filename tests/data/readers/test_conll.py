@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.catalog import dataset
-from road_ray.data.features.examples_and_features import TagExample
+from road_ray.data.examples import TagExample
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.readers.conll import iob2
 from road_ray.data.readers.layouts import read_split

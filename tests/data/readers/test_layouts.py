@@ -11,7 +11,7 @@ import pytest
 from road_ray.config import load
 from road_ray.data.catalog import DATASETS, TASKS, dataset
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import SpanExample
+from road_ray.data.examples import SpanExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import LAYOUTS, read_split

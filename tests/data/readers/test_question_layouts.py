@@ -14,7 +14,7 @@ import pytest
 
 from road_ray.data.catalog import TASKS, dataset
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import Answer
+from road_ray.data.examples import Answer
 from road_ray.data.load_split import load_split, tasks_of
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.question_layouts import mrqa_from_hub

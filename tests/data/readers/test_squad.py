@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from road_ray.data.features.examples_and_features import Answer
+from road_ray.data.examples import Answer
 from tests.data.entries import read
 from tests.data.readers.test_tables import write as write_rows
 

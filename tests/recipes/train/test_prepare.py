@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification
 import road_ray as rr
 from road_ray.config import load
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.examples_and_features import SpanExample, TextExample
+from road_ray.data.examples import SpanExample, TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.data.tokenizer import load_tokenizer

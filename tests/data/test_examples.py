@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from road_ray.data.features.examples_and_features import Features
+from road_ray.data.examples import Features
 
 ROWS = Features(
     dataset="sst2",
