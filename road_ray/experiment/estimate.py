@@ -54,8 +54,8 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
-            jobs, place_of = costs.jobs, config.run_dir
-            waiting = [n for n in jobs if not (place_of / n / "metrics.json").is_file()]
+            jobs, directory = costs.jobs, config.run_dir
+            waiting = [n for n in jobs if not (directory / n / "metrics.json").is_file()]
             # Answers have ended when all that need them have.
             needed = {before for name in waiting for before in jobs[name].after}
             waiting = [n for n in waiting if jobs[n].verb != ANSWERS or n in needed]

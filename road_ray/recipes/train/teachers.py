@@ -330,7 +330,7 @@ _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "match
 
 
 def record_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> None:
-    """Record the teachers of a finished run, which a resumed one has only proven by then."""
+    """Record the teachers of a run at its end, when a resumed one has proven to have the same."""
     if teachers:
         write_json_atomic(config.run_dir / "teachers.json", _manifest(config, teachers))
 

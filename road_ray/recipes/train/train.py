@@ -20,7 +20,6 @@ from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
-from road_ray.evaluation.metrics import Thresholds
 from road_ray.recipes.preflight_checks import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import (
     threshold_entry,
@@ -94,7 +93,6 @@ def run_training(
             pool = found.start_pool(config.workers, others)
             actors[name] = stack.enter_context(pool)
         metrics = launch_run(main, config, teachers, actors, context=context)
-        record_teachers(config, teachers)
     return Run(directory, metrics)
 
 
@@ -202,7 +200,7 @@ def main(
         if not context.plan_only:
             metrics, tuned = evaluate_on(mixture.evaluated, last=True)
         if worker.is_main and not context.plan_only:
-            export(config, prepared, metrics, tuned, training.record)
+            export(config, prepared, teachers, metrics, tuned, training.record)
             log.write(total, metrics)
             log.finish(metrics)
     worker.barrier()
@@ -228,7 +226,7 @@ def evaluate(
     workers compute logits, and rank 0 alone returns metrics.
     """
     metrics: dict[str, float] = {}
-    thresholds: dict[str, float | Thresholds] = {}
+    thresholds: dict[str, Any] = {}
     temperatures: dict[str, float] = {}
     for name in names:
         split = prepared.dev_splits[name]
@@ -271,13 +269,16 @@ def evaluate(
 def export(
     config: TrainConfig,
     prepared: Prepared,
+    teachers: Mapping[str, Teachers],
     metrics: dict[str, float],
     tuned: Mapping[str, Mapping[str, object]],
     record: Mapping[str, Any],
 ) -> None:
     """Write the model in Hugging Face layout with the head of the first task, with tokenizer,
-    what is tuned, card and record; heads of a mixture and further heads go below ``heads/``.
+    what is tuned, card and record; heads of a mixture and further heads go below ``heads/``. The
+    teachers are listed in ``teachers.json``.
     """
+    record_teachers(config, teachers)
     model = prepared.model
     first, *further = model.tasks
     each = isinstance(config, FinetuneConfig)
