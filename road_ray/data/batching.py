@@ -102,20 +102,12 @@ class WorkerShare:
     size: int = 1
 
 
-def pad(
-    rows: Rows,
-    numbers: NDArray[np.int64],
-    *,
-    pad_id: int,
-    width: int | None = None,
-    segments_of_corpus: bool = True,
-) -> Batch:
+def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
     """Return the given rows, padded to the longest or to ``width``, but never beyond the limit that
     the rows were cut to.
 
     ``input_ids``, ``attention_mask`` and the segments, if the tokenizer gives any: ``[B, L]`` each,
-    or ``[B, N, L]`` where every question has N choices. Of a corpus, whose rows are not the
-    tokenizer's, ``segments_of_corpus`` says so.
+    or ``[B, N, L]`` where every question has N choices.
     """
     choices = rows.choices
     shape: tuple[int, ...] = (len(numbers), -1)
@@ -131,7 +123,7 @@ def pad(
     positions = np.arange(longest)[None, :]
     real = positions < lengths
     second = (positions >= rows.first_segment[numbers][:, None]) & real
-    segments: NDArray[Any] | None = second if segments_of_corpus else None
+    segments: NDArray[Any] | None
     batch: Batch = {
         "input_ids": torch.from_numpy(ids).view(shape),
         "attention_mask": torch.from_numpy(real.astype(np.int64)).view(shape),
@@ -143,6 +135,8 @@ def pad(
             segments = np.where(real, segments[places], 0)
         if choices == 1 and rows.words is None:
             batch["second_text"] = torch.from_numpy(second.astype(np.int64))
+    else:
+        segments = second if rows.has_segments else None
     if segments is not None:
         batch["token_type_ids"] = torch.from_numpy(segments.astype(np.int64)).view(shape)
     return batch
@@ -171,10 +165,9 @@ class BatchStream:
         *,
         pad_id: int,
         noise_channels: int = 0,
-        segments_of_corpus: bool = True,
     ) -> None:
         self.rows, self.batching, self.share, self.pad_id = rows, batching, share, pad_id
-        self.noise_channels, self.segments_of_corpus = noise_channels, segments_of_corpus
+        self.name, self.noise_channels = rows.dataset, noise_channels
         if len(rows) == 0:
             raise DataError(f"data set {self.name}: 0 usable rows")
         self._lengths, most = rows.lengths, batching.most_tokens
@@ -201,11 +194,6 @@ class BatchStream:
                 "  allowed: at least one example a worker\n"
                 "  fix: raise batch_size (or max_batch_tokens), or lower workers"
             )
-
-    @property
-    def name(self) -> str:
-        """Name of the data set."""
-        return self.rows.dataset
 
     def _width(self, lengths: Longs) -> int:
         """Return the width of a batch of rows of these lengths."""
@@ -245,10 +233,8 @@ class BatchStream:
         numbers = self.row_numbers(number)
         width = self._width(self._lengths[numbers])
         share = slice(self.share.rank, None, self.share.size)
-        own_rows, segments = numbers[share], self.segments_of_corpus
-        batch = pad(
-            self.rows, own_rows, pad_id=self.pad_id, width=width, segments_of_corpus=segments
-        )
+        own_rows = numbers[share]
+        batch = pad(self.rows, own_rows, pad_id=self.pad_id, width=width)
         batch |= {"task": self.rows.task, "dataset": self.name}
         batch["rows"] = torch.from_numpy(own_rows.copy())
         if self.noise_channels:

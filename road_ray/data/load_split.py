@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +17,7 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
-from road_ray.data.custom_task import custom_entry, labels_missing
-from road_ray.data.examples import Example, Features, SpanExample, TextExample
+from road_ray.data.examples import Example, Features, SpanExample, TagExample, TextExample
 from road_ray.data.features.encode_examples import (
     LEAST_EXAMPLES,
     cache_key,
@@ -24,16 +25,22 @@ from road_ray.data.features.encode_examples import (
     encode,
     load_or_encode,
 )
+from road_ray.data.readers.conll import UNTYPED
+from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.readers.layouts import READER, found_paths, read_split
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,
     Classify,
     Dataset,
     MultiLabel,
+    Regress,
     Span,
     Tag,
     Task,
+    below_zero,
+    listed_labels,
     own_metric,
+    plain_label,
 )
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.data.training_rows import (
@@ -45,7 +52,7 @@ from road_ray.data.training_rows import (
     unlabelled_file,
     window_limits,
 )
-from road_ray.errors import ConfigError, nearest
+from road_ray.errors import ConfigError, nearest, shorten
 from road_ray.system import files as places
 from road_ray.system.own_names import is_own, named_object
 
@@ -56,6 +63,7 @@ _log = logging.getLogger(__name__)
 # Pairs without an order, which are learnt both ways round: ``double_unordered`` of
 # google-research/electra.
 _UNORDERED = ("mrpc", "stsb")
+_MOST_LABELS = 200  # more different values are numbers, ids or texts
 
 
 @dataclass(frozen=True)
@@ -102,10 +110,9 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
             f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
         )
     if custom is not None:
-        dataset, task = custom_entry(name, source.sets)
+        dataset, task = _custom_entry(name, source.sets)
         if isinstance(task.kind, Classify | MultiLabel | Tag) and not task.kind.labels:
-            read = partial(read_examples, root=root_of(name, source))
-            raise labels_missing(dataset, custom.kind, read)
+            raise _labels_missing(dataset, custom.kind, root_of(name, source))
     elif name not in catalog.DATASETS and (near := nearest(name, source.sets)):
         raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
     else:
@@ -118,6 +125,86 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
             other = Task(f"{task.name}_{head.value}", head.kind(**vars(task.kind)))
             return replace(dataset, task=other.name), other  # another head is another task
     return dataset, task
+
+
+def _custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset, Task]:
+    """Return the entry of the custom data set ``name`` and its task, whose labels may be empty.
+
+    Sets with one ``task`` share its head. Labels are matched by name, in the order of the
+    catalogue, or of the first set that has labels: ``label_map`` of the entry also maps the set's
+    spelling of its labels to that of the task. Raises ``ConfigError`` for sets that do not fit
+    together.
+    """
+    custom = sets[name]
+    shared = custom.task_name(name)
+    peers = {other: peer for other, peer in sets.items() if peer.task_name(other) == shared}
+    if shared in catalog.TASKS:
+        task = catalog.TASKS[shared]
+        _check_fit(name, custom, task, f"task {shared}")
+    else:
+        if len(peers) == 1 and custom.task is not None and nearest(shared, catalog.TASKS, 0.8):
+            catalog.task(shared)  # raises, with the nearest name
+        first = next((other for other, peer in peers.items() if peer.labels), next(iter(peers)))
+        task = peers[first].new_task(shared)
+        if first != name:
+            _check_fit(name, custom, task, f"data.sets.{first} of the same task {shared}")
+    kind, dataset = task.kind, custom.dataset(name)
+    if isinstance(kind, Regress):
+        return replace(dataset, negative_labels=kind.low < 0), task
+    if not isinstance(kind, Classify | MultiLabel):
+        return dataset, task
+    known = (*kind.labels, *custom.labels, *custom.label_map)
+    names = {plain_label(label): label for label in kind.labels}
+    own = {label: names[plain_label(label)] for label in custom.labels}
+    others = {label: name for label, name in own.items() if label != name}
+    mapped = {v: names.get(plain_label(label), label) for v, label in custom.label_map.items()}
+    negative = any(map(below_zero, known))
+    return replace(dataset, negative_labels=negative, label_map={**others, **mapped}), task
+
+
+def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None:
+    """Raise ``ConfigError`` unless a data set has the kind, the head and the labels of a task."""
+    custom_kind, kind = custom.new_task(task.name).kind, task.kind
+    if not isinstance(kind, type(custom_kind)):
+        problem = f"kind is {custom.kind}, {other} is of kind {type(kind).__name__}"
+        remedy = "fix: set kind, or name another task"
+    elif custom.head != task.head:
+        problem = f"head is {custom.head}, that of {other} is {task.head}"
+        remedy = "fix: give both the same, or name another task"
+    elif isinstance(kind, Classify | MultiLabel | Tag):
+        plain = str if isinstance(kind, Tag) else plain_label  # tags are read as they are
+        named = set(map(plain, custom.labels)) or set(map(plain, custom.label_map.values()))
+        known = set(map(plain, kind.labels))
+        if named == known or (not custom.labels and named <= known):
+            return
+        problem = f"labels {sorted(named)}, those of {other} are {list(kind.labels)}"
+        remedy = "allowed: the same labels, in any order; label_map maps values of the file to them"
+    elif task.name in catalog.TASKS or custom_kind == kind:
+        return
+    else:
+        problem = f"{custom_kind}, {other} has {kind}"
+        remedy = "allowed: the same, for one head"
+    raise ConfigError(f"data.sets.{name}: {problem}\n  {remedy}")
+
+
+def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigError:
+    """Return the error of a data set without labels, with those of its file ready to paste."""
+    split = next(s for s in ("train", "dev", "test") if getattr(dataset.splits, s))
+    problem = f"data.sets.{dataset.name}: labels are not given"
+    counts = label_counts(read_examples(replace(dataset, dev_fraction=None), split, root), kind)
+    where = f"{getattr(dataset.splits, split)} has"
+    if not 2 <= len(counts) <= _MOST_LABELS:
+        few = ", ".join(map(repr, list(counts)[:3]))
+        return ConfigError(
+            f"{problem}: {TOO_FEW_LABELS}\n  {where} {len(counts):,} different values in column "
+            f"{dataset.columns.label!r}: {few}\n  fix: name the column of the label"
+        )
+    listed = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common())
+    labels = tag_labels(counts) if kind == "tag" else list(counts)
+    return ConfigError(
+        f"{problem}\n  {where}: {shorten(listed, 300)}\n  fix: below data.sets.{dataset.name} write"
+        f"\n    labels: {json.dumps(labels, ensure_ascii=False)}"
+    )
 
 
 def root_of(name: str, source: SourceConfig) -> Path | None:
@@ -332,3 +419,33 @@ def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfi
         ids = (f"unlabelled/{name}/{number}" for number in range(len(rows)))  # of no labelled row
         found += [replace(row.unlabelled(), id=id) for row, id in zip(rows, ids, strict=True)]
     return found
+
+
+def label_counts(examples: Sequence[Example], kind: str = "classify") -> Counter[str]:
+    """Return how often each label occurs, sorted by label; numbers by value."""
+    counts: Counter[str] = Counter()
+    for example in examples:
+        if isinstance(example, TextExample) and example.label is not None:
+            label, several = example.label, kind == "multi"
+            counts.update(listed_labels(label, example.where) if several else [label])
+        elif isinstance(example, TagExample):
+            counts.update(example.tags or ())
+    return Counter({label: counts[label] for label in sorted_labels(counts)})
+
+
+def sorted_labels(labels: Iterable[str]) -> list[str]:
+    """Return the labels sorted: numbers by value, then texts."""
+
+    def key(label: str) -> tuple[bool, float, str]:
+        try:
+            return False, float(label), label
+        except ValueError:
+            return True, 0.0, label
+
+    return sorted(labels, key=key)
+
+
+def tag_labels(tags: Iterable[str]) -> list[str]:
+    """Return the labels of an IOB2 scheme with the entity types of these tags."""
+    types = sorted({tag[2:] or UNTYPED for tag in tags if tag != "O"})
+    return ["O", *(f"{mark}-{kind}" for kind in types for mark in "BI")]

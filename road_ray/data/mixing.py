@@ -87,15 +87,6 @@ def probabilities(
     return [share / sum(shares) for share in shares]
 
 
-def with_example_counts(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
-    """Yield the steps with the number of examples of each batch in its ``stats``."""
-    for passes in steps:
-        for batch in passes:
-            counts = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
-            batch["stats"] = {**batch.get("stats", {}), **counts}
-        yield passes
-
-
 def mixed(
     streams: Mapping[str, Stream], draw: Callable[[int], Sequence[str]], *, start: int = 0
 ) -> Iterator[list[Batch]]:

@@ -16,15 +16,9 @@ _BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batch
 
 
 def epoch_order(
-    lengths: Longs, batch_size: int, *, seed: int, epoch: int
+    lengths: Longs, batch_size: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Return the row numbers of each batch of an epoch: every row once, batch sizes within one."""
-    # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
-    # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
-    return _shuffled(lengths, batch_size, np.random.default_rng((seed, 0, epoch)))
-
-
-def _shuffled(lengths: Longs, batch_size: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
     rows = rng.permutation(len(lengths))
     count = max(1, -(-len(rows) // batch_size))
     group_size = max(1, min(count, _BATCHES_SORTED_TOGETHER))
@@ -95,10 +89,12 @@ class RowOrder:
     def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
         lengths, size = self.lengths, self.batch_size
         if self.windows is None:
-            key = {"seed": self.seed, "epoch": epoch}
+            # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
+            # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
+            rng = np.random.default_rng((self.seed, 0, epoch))
             if self.most_tokens is None:
-                return epoch_order(lengths, size, **key)
-            return token_budget_order(lengths, self.most_tokens, size, **key)
+                return epoch_order(lengths, size, rng)
+            return token_budget_order(lengths, self.most_tokens, size, rng)
         starts = self.windows.starts
         parts = self._parts(starts, epoch, window)
         if self.windows.expect is not None:
@@ -107,7 +103,7 @@ class RowOrder:
             self.windows.expect(list(dict.fromkeys(soon)))
         rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
         rng = np.random.default_rng((self.seed, 7, epoch, window))
-        return [rows[inner] for inner in _shuffled(lengths[rows], size, rng)]
+        return [rows[inner] for inner in epoch_order(lengths[rows], size, rng)]
 
     def _parts(self, starts: Longs, epoch: int, window: int) -> list[tuple[int, int, int]]:
         """Return the shards of a window, each with the range of its rows in the window."""
@@ -125,7 +121,7 @@ class RowOrder:
 
 
 def token_budget_order(
-    lengths: Longs, most_tokens: int, batch_size: int, *, seed: int, epoch: int
+    lengths: Longs, most_tokens: int, batch_size: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Return the row numbers of each batch of an epoch, every row once.
 
@@ -134,7 +130,6 @@ def token_budget_order(
 
     Source: fairseq, data_utils.batch_by_size.
     """
-    rng = np.random.default_rng((seed, 0, epoch))
     rows = rng.permutation(len(lengths))
     rows = rows[np.argsort(lengths[rows], kind="stable")]
     cuts = token_budget_cuts(np.sort(lengths), most_tokens, batch_size)

@@ -13,7 +13,6 @@ from road_ray.data.mixing import (
     draw_datasets,
     mixed,
     probabilities,
-    with_example_counts,
     with_fraction_done,
 )
 
@@ -84,12 +83,6 @@ def test_annealed_draws_go_from_the_number_of_rows_towards_uniform():
     assert first == probabilities("proportional", rows, tasks)
     last = probabilities("annealed", rows, tasks, fraction=1.0)  # 32 ** 0.2 = 2
     assert last == pytest.approx([2 / 3, 1 / 3])
-
-
-def test_the_journal_is_told_what_was_drawn():
-    step = [{"dataset": "a", "input_ids": [1, 2]}, {"dataset": "b", "input_ids": [3]}]
-    (step_with_counts,) = with_example_counts([step])
-    assert [batch["stats"] for batch in step_with_counts] == [{"mix/a": 2.0}, {"mix/b": 1.0}]
 
 
 def test_draws_depend_on_seed_and_step_alone():

@@ -76,6 +76,7 @@ class Corpus:
     starts: Longs  # [shards + 1] number of the first row of each shard
     manifest: dict[str, Any]
     windows: Windows | None = None  # None: all rows are shuffled together
+    has_segments: bool = True  # whether its tokenizer tells the second text by token types
 
     def __len__(self) -> int:
         return int(self.starts[-1])

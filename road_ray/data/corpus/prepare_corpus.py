@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 from road_ray.data.load_split import resolve_root
 from road_ray.data.readers.tables import load_rows
 from road_ray.data.task_and_dataset import Hub
-from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
+from road_ray.data.tokenizer import gives_segments, load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.files import (
     cache_home,
@@ -87,7 +88,7 @@ def prepare_corpus(
             f"{len(tokenizer)} entries\n"
             "  fix: name a tokenizer whose ids follow each other from 0"
         )
-    return corpus, tokenizer
+    return replace(corpus, has_segments=gives_segments(tokenizer)), tokenizer
 
 
 def is_prepared(data: CorpusConfig) -> bool:

@@ -10,6 +10,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
 from road_ray.data.inspection.data_files import Rows
@@ -171,7 +172,11 @@ def label_sets(
         if column.form == "lists" and not column.values:
             return (name,), {"label": name}, f"{why}; its cells are lists"
         for mark in _SEPARATORS:
-            if _are_combined([[*map(str.strip, v.split(mark))] for v in column.values]):
+            cells = [[*map(str.strip, value.split(mark))] for value in column.values]
+            several = any(len(cell) > 1 for cell in cells)
+            repeated = any(len({*cell}) < len(cell) for cell in cells)
+            # Labels are fewer than their combinations, such as "a;b"; not so towns in "Oslo, NO".
+            if several and not repeated and len({*chain.from_iterable(cells)}) < len(cells):
                 entry = {"label": name, "separator": mark}
                 return (name,), entry, f"{why}; its texts have {mark!r} between labels"
     marks = [
@@ -189,12 +194,3 @@ def label_sets(
             "columns of 0 and 1\n  fix: name the column by --label, or leave out --kind multi"
         )
     return None
-
-
-def _are_combined(cells: Sequence[Sequence[str]]) -> bool:
-    """Return True for parts in combinations: there are fewer parts than different cells, as of "a",
-    "b" and "a;b", not of "Oslo, Norway", and no part is twice in a cell.
-    """
-    several = any(len(cell) > 1 for cell in cells)
-    repeated = any(len({*cell}) < len(cell) for cell in cells)
-    return several and not repeated and len({p for cell in cells for p in cell}) < len(cells)

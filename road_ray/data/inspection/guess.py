@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.data.corpus.documents import Documents
-from road_ray.data.custom_task import label_counts, sorted_labels, tag_labels
 from road_ray.data.inspection.columns import (
     Column,
     label_column,
@@ -19,6 +18,7 @@ from road_ray.data.inspection.columns import (
     word_and_tag_columns,
 )
 from road_ray.data.inspection.data_files import MOST_ROWS, Source, find_source
+from road_ray.data.load_split import label_counts, sorted_labels, tag_labels
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import table_examples

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.custom_task import label_counts
 from road_ray.data.examples import UNKNOWN, ChoiceExample, Example, SpanExample, TagExample
 from road_ray.data.load_split import (
     Split,
     find_dataset,
+    label_counts,
     load_split,
     read_examples,
     root_of,

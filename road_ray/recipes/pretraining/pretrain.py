@@ -21,7 +21,7 @@ from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.tokenizer import gives_segments, limit_length, pad_id_of
+from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
@@ -131,7 +131,6 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     torch.manual_seed(config.seed)
     objective, heads = build_objective(corpora[0], tokenizer, config)
     limit_length(tokenizer, longest_row(objective.encoder), config.data.max_length_tokens)
-    segmented = gives_segments(tokenizer)
     streams = (
         BatchStream(
             corpus,
@@ -139,7 +138,6 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
             WorkerShare(worker.rank, worker.size),
             pad_id=pad_id_of(tokenizer),
             noise_channels=objective.noise_channels,
-            segments_of_corpus=segmented,
         )
         for phase, corpus in zip(parts, corpora, strict=True)
     )

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
-from road_ray.data.mixing import Stream, draw_datasets, mixed, probabilities, with_example_counts
+from road_ray.data.mixing import Stream, draw_datasets, mixed, probabilities
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag, Task
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.heads import own_head
@@ -136,8 +136,11 @@ class Mixture:
         """Yield the batches of step ``start``, ``start + 1``, ...; of several data sets with their
         numbers of examples, as ``mix/<data set>``.
         """
-        steps = mixed(streams, self._draw(splits, total_steps), start=start)
-        return with_example_counts(steps) if len(self.names) > 1 else steps
+        for passes in mixed(streams, self._draw(splits, total_steps), start=start):
+            for batch in passes if len(self.names) > 1 else ():
+                count = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
+                batch["stats"] = {**batch.get("stats", {}), **count}
+            yield passes
 
     def totals(
         self, splits: Mapping[str, Split], streams: Mapping[str, BatchStream], total_steps: int
