@@ -9,8 +9,7 @@ import road_ray as rr
 from road_ray.errors import DataError
 from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
-from road_ray.experiment.run import reproduce
-from road_ray.experiment.table import Outcome, experiment_table
+from road_ray.experiment.run import Outcome, experiment_table, reproduce
 from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.verbs import configure
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch, BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
@@ -34,18 +33,16 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
-    checkpoints,
-    journal,
     launch_run,
     load_finished_run,
     open_run_directory,
-    record_heads,
+    open_training,
 )
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.train.train import run_training
 from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
-from road_ray.training.run_context import RunContext, Training
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -154,29 +151,24 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
     def evaluate() -> dict[str, float]:
         return early_probe(config, objective, tokenizer, context) if worker.is_main else {}
 
-    work = partial(tokens_before, made.steps.phases)
-    with journal(config, context, is_main=worker.is_main, total_steps=total, work=work) as log:
-        record_heads(config, made.heads, log, context)
-        training = Training(
-            config=config.training,
-            optimizer=config.optimizer,
-            total_steps=total,
-            seed=config.seed,
-            configuration=resume_identity(config),
-            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
-            journal=log,
-            tokenizer=tokenizer,
-            identity=made.identity(),
-            attention=config.encoder.attention,
-            phase_starts=tuple(phase.start for phase in made.steps.phases),
-            rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
-            totals=made.steps.totals,
-            evaluate=evaluate if config.data.evaluate_on else None,
-            context=context,
-        )
+    phases = made.steps.phases
+    with open_training(
+        config,
+        worker,
+        context,
+        heads=made.heads,
+        total_steps=total,
+        work=partial(tokens_before, phases),
+        tokenizer=tokenizer,
+        identity=made.identity(),
+        phase_starts=tuple(phase.start for phase in phases),
+        rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
+        totals=made.steps.totals,
+        evaluate=evaluate if config.data.evaluate_on else None,
+    ) as training:
+        log = training.journal
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            phases = made.steps.phases
             beginnings = {phase.start: phase for phase in phases if len(phases) > 1}
             for step, batches in enumerate(made.steps.since(start), start):
                 phase = beginnings.get(step)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from road_ray.config import to_dict, to_yaml
+from road_ray.config.base import resume_identity
 from road_ray.distributed.connection import check_machine
 from road_ray.distributed.environment_check import environment, revision, version_of
 from road_ray.distributed.train.launch import Main, launch
@@ -30,7 +31,8 @@ from road_ray.training.monitoring import trackers
 from road_ray.training.monitoring.console_progress import Work
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
-from road_ray.training.run_context import RunContext
+from road_ray.training.run_context import RunContext, Training
+from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 _LINE = "\n    "
@@ -268,27 +270,41 @@ def journal(
     )
 
 
-def record_heads(
+@contextmanager
+def open_training(
     config: Any,
-    heads: Mapping[str, Sequence[str]],
-    log: Journal,
+    worker: Worker,
     context: RunContext,
-) -> None:
-    """Write the event ``initialized`` with the heads that are ``kept`` from ``init`` and those that
-    are ``new``, unless it is a plan or the run directory has checkpoints.
-    """
-    begins = not has_checkpoints(config.run_dir / "checkpoints")
-    if heads and begins and not context.plan_only:
-        log.event("initialized", init=config.init, **heads)
-
-
-def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
-    """Return the checkpoints of a run; a damaged one that is skipped is an event of its journal.
+    *,
+    heads: Mapping[str, Sequence[str]],
+    total_steps: int,
+    work: Work = float,
+    **fields: Any,
+) -> Iterator[Training]:
+    """Yield the training of a run with its open journal and its checkpoints, what its configuration
+    says of it, and further ``fields``. The event ``initialized`` of a run that begins has the heads
+    that are ``kept`` from ``init`` and those that are ``new``; a damaged checkpoint that is skipped
+    is an event too.
 
     Raises ``ResourceError`` before the first step when the directory cannot be written.
     """
-    directory = config.run_dir / "checkpoints"
-    made = Checkpoints(directory, keep=keep, on_event=log.event)
-    if log.enabled:
-        made.prepare()
-    return made
+    place, keep = config.run_dir / "checkpoints", config.training.keep_checkpoints
+    main = worker.is_main
+    with journal(config, context, is_main=main, total_steps=total_steps, work=work) as log:
+        if heads and not context.plan_only and not has_checkpoints(place):
+            log.event("initialized", init=config.init, **heads)
+        checkpoints = Checkpoints(place, keep=keep, on_event=log.event)
+        if log.enabled:
+            checkpoints.prepare()
+        yield Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=total_steps,
+            seed=config.seed,
+            configuration=resume_identity(config),
+            checkpoints=checkpoints,
+            journal=log,
+            attention=config.encoder.attention,
+            context=context,
+            **fields,
+        )

@@ -53,7 +53,7 @@ class TrainDataConfig(SourceConfig):
     @property
     def trained_on(self) -> tuple[str, ...]:
         """Data sets that are trained on."""
-        raise NotImplementedError
+        return ()
 
     @property
     def evaluated_on(self) -> tuple[str, ...]:

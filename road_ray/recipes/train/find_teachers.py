@@ -62,13 +62,11 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
-        models = iter(
-            teacher_manifest(named.models, task, settings.label_map, settings.precision, student)[
-                "teachers"
-            ]
-        )
+        label_map = settings.label_map
+        manifest = teacher_manifest(named.models, task, label_map, settings.precision, student)
+        models = iter(manifest["teachers"])
         entries = [
-            file_entry(place, task, settings.label_map) if is_answer_file(place) else next(models)
+            file_entry(place, task, label_map) if is_answer_file(place) else next(models)
             for place in named.names
         ]
         store = settings.tables(config.run_dir)
@@ -130,12 +128,13 @@ def _located(name: str, key: str) -> str:
             return str(locate_model(directory))
         except CheckpointError as error:
             raise CheckpointError(f"{key}: {error}") from error
-    if not ON_HUB.fullmatch(name) and not Path(name).expanduser().is_file():
+    path = Path(name).expanduser()
+    if not ON_HUB.fullmatch(name) and not path.is_file():
         raise ConfigError(
             f"{key}: {name}: no such file\n  allowed: model directories, and answers in "
             f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
         )
-    return str(Path(name).expanduser())
+    return str(path)
 
 
 def _check_named(config: MultitaskConfig) -> None:

@@ -36,7 +36,6 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
-from road_ray.system.files import write_json_atomic
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -99,12 +98,6 @@ class Teachers:
         return any(ANSWERS_FOR in entry for entry in self.entries)
 
     @property
-    def needs_pool(self) -> bool:
-        """Return True if the teachers answer from actors during the training."""
-        on_actors = self.config.distillation.host == "actors"
-        return self.store is None and on_actors and bool(self.models)
-
-    @property
     def options(self) -> TeacherOptions:
         """Return the options with which the teachers are loaded."""
         settings = self.config.distillation
@@ -163,7 +156,7 @@ class Teachers:
                 ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
             ensemble = ensemble if texts is None else WithTexts(ensemble, texts)
         if (files := self.files) or ensemble is None:
-            features = texts.features if texts else self._features(split)
+            features = row_features(split, self.tokenizer, self.config.data)
             return WithAnswerFiles(ensemble, files, split, features)
         return ensemble
 
@@ -181,10 +174,9 @@ class Teachers:
 
     def _texts(self, split: Split) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""
-        return RowTexts(split, self._features(split)) if self.mixed else None
-
-    def _features(self, split: Split) -> Features:
-        return row_features(split, self.tokenizer, self.config.data)
+        if not self.mixed:
+            return None
+        return RowTexts(split, row_features(split, self.tokenizer, self.config.data))
 
     def _by_fold(
         self, split: Split, actors: ActorEnsemble | None
@@ -211,7 +203,7 @@ class Teachers:
         device, settings = rows.worker.device, self.config.distillation
         if self.store is not None:
             path: str | None = "its table"
-            ensemble: Ensemble = self._stored(self.store)
+            ensemble: Ensemble = StoredEnsemble(self.store, self.models, self.task)
         elif actors is not None:
             path, ensemble = "its actor", actors
             actors.on_event = on_event
@@ -236,14 +228,9 @@ class Teachers:
             )
         return ensemble
 
-    def _stored(self, store: Path) -> StoredEnsemble:
-        return StoredEnsemble(store, self.models, self.task)
-
     def _label(
         self, rows: TaughtRows, mask: NDArray[np.bool_], actors: ActorEnsemble | None
     ) -> None:
-        assert self.store is not None
-
         @contextmanager
         def live(members: Members) -> Iterator[Ensemble]:
             chosen = replace(self._some(members), store=None)
@@ -260,7 +247,9 @@ class Teachers:
         cuts = token_budget_cuts(lengths[ordered], _GROUP_TOKENS, _GROUP_ROWS)
         # Rows of similar length together, the longest first: they need the most memory.
         groups = np.split(ordered, cuts)[::-1] if len(ordered) else []
-        self._stored(self.store).label(lambda: map(rows.batch, groups), live)
+        assert self.store is not None
+        tables = StoredEnsemble(self.store, self.models, self.task)
+        tables.label(lambda: map(rows.batch, groups), live)
 
 
 @dataclass(frozen=True)
@@ -329,12 +318,6 @@ def weighting_rule(
 _CARD_SETTINGS = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
 
-def record_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> None:
-    """Record the teachers of a run at its end, when a resumed one has proven to have the same."""
-    if teachers:
-        write_json_atomic(config.run_dir / "teachers.json", _manifest(config, teachers))
-
-
 def lineage(
     config: TrainConfig, teachers: Mapping[str, Teachers]
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -352,12 +335,12 @@ def lineage(
             for teacher in found.entries
         ],
     }
-    identity = identity_of(teachers=identity_only(_manifest(config, teachers)))
+    identity = identity_of(teachers=identity_only(manifest_of(config, teachers)))
     folds = 1 if several else next(iter(teachers.values())).folds
     return record, identity | (identity_of(folds=folds) if folds > 1 else {})
 
 
-def _manifest(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
+def manifest_of(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
     """Return the manifest of the teachers of a run; a mixture has one of each data set."""
     manifests: dict[str, Any] = {
         name: {"task": found.task.name, "teachers": list(found.entries)}

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.base import resume_identity
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import Stream, with_fraction_done
@@ -28,12 +27,10 @@ from road_ray.recipes.run_directory.model_record import (
 )
 from road_ray.recipes.run_directory.run import (
     Run,
-    checkpoints,
-    journal,
     launch_run,
     load_finished_run,
     open_run_directory,
-    record_heads,
+    open_training,
 )
 from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.config import (
@@ -45,11 +42,11 @@ from road_ray.recipes.train.config import (
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import Prepared, build_objective, kept_layers, prepare
-from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, record_teachers
-from road_ray.system.files import staged_directory
+from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, manifest_of
+from road_ray.system.files import staged_directory, write_json_atomic
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
-from road_ray.training.run_context import RunContext, Training
+from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -85,13 +82,13 @@ def run_training(
         for name, found in teachers.items():
             if found.store is not None:
                 found.label(rows[name], actors.pop(name, None))
-        waiting = {n: t for n, t in teachers.items() if t.needs_pool and n not in actors}
-        if waiting:
-            stack.enter_context(connected(config.address))
-        for name, found in waiting.items():
-            others = config.total_teachers - len(found.models)
-            pool = found.start_pool(config.workers, others)
-            actors[name] = stack.enter_context(pool)
+        for name, found in teachers.items():
+            on_actors = found.config.distillation.host == "actors" and found.store is None
+            if on_actors and found.models and name not in actors:
+                stack.enter_context(connected(config.address))
+                others = config.total_teachers - len(found.models)
+                pool = found.start_pool(config.workers, others)
+                actors[name] = stack.enter_context(pool)
         metrics = launch_run(main, config, teachers, actors, context=context)
     return Run(directory, metrics)
 
@@ -161,8 +158,20 @@ def main(
     splits, several = list(prepared.splits.values()), len(prepared.splits) > 1
     record, identity = lineage(config, teachers)
     metrics: dict[str, float] = {}
-    with journal(config, context, is_main=worker.is_main, total_steps=total) as log:
-        record_heads(config, prepared.heads, log, context)
+    with open_training(
+        config,
+        worker,
+        context,
+        heads=prepared.heads,
+        total_steps=total,
+        tokenizer=prepared.tokenizer,
+        identity=prepared.identity | identity,
+        record=record,
+        rows_per_epoch=None if several else len(splits[0].features),
+        totals=lambda: [mixture.totals(prepared.splits, prepared.streams, total)],
+        evaluate=lambda: evaluate(config, worker, prepared, log, mixture.names)[0],
+    ) as training:
+        log: Journal = training.journal
         streams: dict[str, Stream] = dict(prepared.streams)
         for name, found in teachers.items():
             ensemble = found.open(
@@ -178,31 +187,13 @@ def main(
             # The weight of the teachers may follow a schedule.
             return with_fraction_done(drawn, start=start, total=total) if teachers else drawn
 
-        evaluate_on = partial(evaluate, config, worker, prepared, log)
-        training = Training(
-            config=config.training,
-            optimizer=config.optimizer,
-            total_steps=total,
-            seed=config.seed,
-            configuration=resume_identity(config),
-            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
-            journal=log,
-            tokenizer=prepared.tokenizer,
-            identity=prepared.identity | identity,
-            attention=config.encoder.attention,
-            record=record,
-            rows_per_epoch=None if several else len(splits[0].features),
-            totals=lambda: [mixture.totals(prepared.splits, prepared.streams, total)],
-            evaluate=lambda: evaluate_on(mixture.names)[0],
-            context=context,
-        )
         train(build_objective(config, prepared, teachers), steps, training, worker)
         if not context.plan_only:
-            metrics, tuned = evaluate_on(mixture.evaluated, last=True)
-        if worker.is_main and not context.plan_only:
-            export(config, prepared, teachers, metrics, tuned, training.record)
-            log.write(total, metrics)
-            log.finish(metrics)
+            metrics, tuned = evaluate(config, worker, prepared, log, mixture.evaluated, last=True)
+            if worker.is_main:
+                export(config, prepared, teachers, metrics, tuned, training.record)
+                log.write(total, metrics)
+                log.finish(metrics)
     worker.barrier()
     return metrics
 
@@ -278,7 +269,8 @@ def export(
     what is tuned, card and record; heads of a mixture and further heads go below ``heads/``. The
     teachers are listed in ``teachers.json``.
     """
-    record_teachers(config, teachers)
+    if teachers:  # of which a resumed run has proven to have the same
+        write_json_atomic(config.run_dir / "teachers.json", manifest_of(config, teachers))
     model = prepared.model
     first, *further = model.tasks
     each = isinstance(config, FinetuneConfig)
