@@ -75,22 +75,16 @@ app.add_typer(data_app, name="data")
 app.add_typer(runs_app, name="runs")
 
 
-def _print_version(is_set: bool) -> None:
-    if is_set:
-        from importlib.metadata import version
-
-        typer.echo(version("road-ray"))
-        raise typer.Exit
-
-
-_VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="show the version")
-]
-
-
-@app.callback()
-def _root(version: _VersionOption = False) -> None:
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="show the version")] = False,
+) -> None:
     """Pre-train, fine-tune and distil encoders with ELECTRA and ROaD, on Ray."""
+    if version:
+        from importlib import metadata
+
+        typer.echo(metadata.version("road-ray"))
+        raise typer.Exit
 
 
 def _register(verb: Verb) -> None:

@@ -115,11 +115,8 @@ def predict(
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
     options["n_best"] = n_best
     call: dict[str, Any] = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
-    if on_pool and output is not None:
-        pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
-        rows = _predict_by_actors(source, output, call, options, pool)
-    else:
-        rows = _predict(source, output, call, options)
+    pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
+    rows = _predict(source, output, call, options, pool if on_pool else None)
     if output is None:
         return
     told = [f"{counted(rows, 'prediction')}: {output}"]
@@ -147,45 +144,39 @@ def _chosen(
 
 
 def _predict(
-    source: str, output: Path | None, call: dict[str, Any], options: dict[str, Any]
-) -> int:
-    """Write the predictions to a file and return their number, or print them as JSONL."""
-    from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import json_line, predict_file, predicted
-
-    predictor = load(call["model"], **options)
-    if output is not None:
-        return predict_file(predictor, source, output, **call)
-    rows = input_rows(source, call["columns"], predictor.fields, predictor.trained)
-    for predictions in predicted(predictor, rows):
-        for prediction in predictions:
-            typer.echo(json_line(prediction))
-    return 0
-
-
-def _predict_by_actors(
     source: str,
-    output: Path,
+    output: Path | None,
     call: dict[str, Any],
     options: dict[str, Any],
-    pool: dict[str, Any],
+    pool: dict[str, Any] | None,
 ) -> int:
-    """Write the predictions of a pool of actors to a file and return their number."""
-    from road_ray.distributed.connection import check_machine, prepare_address
+    """Write the predictions to a file, by a pool of actors if there is one, and return their
+    number; without a file print them as JSONL.
+    """
+    if pool is not None:
+        from road_ray.distributed.connection import check_machine, prepare_address
 
-    prepare_address(pool["address"])  # what Ray reads at its import
-    check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.distributed.batch_inference import batch_inference
+        prepare_address(pool["address"])  # what Ray reads at its import
+        check_machine(pool["workers"] or 0, pool["address"])
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunk_predictor, predict_file
+    from road_ray.inference.predict_file import chunk_predictor, json_line, predict_file, predicted
 
     model = call["model"]
-    # Here it only says what fields the model has, and a GPU is for the actors.
-    predictor = load(model, **options, device="cpu")
+    # Of a pool it only says what fields the model has, and a GPU is for the actors.
+    predictor = load(model, **options, **({"device": "cpu"} if pool else {}))
+    rows = input_rows(source, call["columns"], predictor.fields, predictor.trained)
+    if output is None:
+        for predictions in predicted(predictor, rows):
+            for prediction in predictions:
+                typer.echo(json_line(prediction))
+        return 0
+    if pool is None:
+        return predict_file(predictor, source, output, **call)
     if source != STDIN:  # a mistake in the first row is told before a cluster starts
-        next(input_rows(source, call["columns"], predictor.fields, predictor.trained))
+        next(rows)
+    from road_ray.distributed.batch_inference import batch_inference
+
     place = str(Path(model).resolve()) if Path(model).exists() else model
     with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has a handler of its own
