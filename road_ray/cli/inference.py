@@ -164,7 +164,7 @@ def _predict(
 
     model = call["model"]
     # Of a pool it only says what fields the model has, and a GPU is for the actors.
-    predictor = load(model, **options, **({"device": "cpu"} if pool else {}))
+    predictor = load(model, **options, device="cpu" if pool else None)
     rows = input_rows(source, call["columns"], predictor.fields, predictor.trained)
     if output is None:
         for predictions in predicted(predictor, rows):
