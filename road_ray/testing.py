@@ -154,7 +154,6 @@ def check_tracker(name: str) -> None:
 def check_head(name: str) -> None:
     """Raise ``AssertionError`` unless the head ``package.module:Class`` keeps its contract.
 
-    Logits depend on all of a row's states that are not padding, and on nothing else: not on other
     Logits depend neither on padding nor on other rows, gradients reach the states of each row, and
     a head with the same ``state_dict`` gives the same logits. Raises ``ConfigError`` for what is no
     head, or gives logits of another shape.

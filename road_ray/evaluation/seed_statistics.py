@@ -14,6 +14,7 @@ from road_ray.evaluation.metrics import as_numbers, as_pairs
 
 _MOST_PAIRS = 100_000
 _LEVEL = 0.05  # of significance
+_POWER = 0.8
 _ROUNDING = 1e-9  # differences that are closer, relative to the scores, are equal
 
 
@@ -24,20 +25,13 @@ class Summary:
     count: int
     mean: float
     deviation: float | None
-    median: float
-    best: float
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Return mean, sample deviation, median and best (largest) of one score over seeds."""
+    """Return mean and sample deviation of one score over seeds."""
     numbers = as_numbers(values)
-    return Summary(
-        count=len(numbers),
-        mean=float(numbers.mean()),
-        deviation=float(numbers.std(ddof=1)) if len(numbers) > 1 else None,
-        median=float(np.median(numbers)),
-        best=float(numbers.max()),
-    )
+    deviation = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+    return Summary(len(numbers), float(numbers.mean()), deviation)
 
 
 def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -78,14 +72,14 @@ class Difference:
     needed_pairs: int | None
 
 
-def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return the confidence interval of the mean by the t distribution; None for a single value."""
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95% interval of the mean by the t distribution; None for a single value."""
     from scipy.stats import t
 
     seeds = summary(values)
     if seeds.deviation is None:
         return None
-    half = float(t.ppf((1 + level) / 2, seeds.count - 1)) * seeds.deviation / sqrt(seeds.count)
+    half = float(t.ppf(1 - _LEVEL / 2, seeds.count - 1)) * seeds.deviation / sqrt(seeds.count)
     return seeds.mean - half, seeds.mean + half
 
 
@@ -127,20 +121,18 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def power(effect_size: float, pairs: int, alpha: float = _LEVEL) -> float:
+def power(effect_size: float, pairs: int) -> float:
     """Return the power of a two-sided paired t-test, by the noncentral F distribution of t^2."""
     from scipy.stats import ncf, t
 
     # Not by `nct`, whose lower tail is NaN for large effects (at two pairs already for 6).
-    critical = float(t.ppf(1 - alpha / 2, pairs - 1))
+    critical = float(t.ppf(1 - _LEVEL / 2, pairs - 1))
     return float(ncf.sf(critical**2, 1, pairs - 1, pairs * effect_size**2))
 
 
-def needed_pairs(effect_size: float, target: float = 0.8) -> int | None:
-    """Return the smallest number of pairs whose test has the ``target`` power; None if more than
-    100,000.
-    """
-    if effect_size == 0 or power(effect_size, _MOST_PAIRS) < target:
+def needed_pairs(effect_size: float) -> int | None:
+    """Return the smallest number of pairs for a power of 80%; None if more than 100,000."""
+    if effect_size == 0 or power(effect_size, _MOST_PAIRS) < _POWER:
         return None
     pairs = range(2, _MOST_PAIRS)
-    return pairs[bisect_left(pairs, target, key=lambda number: power(effect_size, number))]
+    return pairs[bisect_left(pairs, _POWER, key=lambda number: power(effect_size, number))]

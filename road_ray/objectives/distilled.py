@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import Batch, allowed_positions
-from road_ray.data.task_and_dataset import Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Regress, Span, Tag
 from road_ray.distillation.hidden_state_matching import StateMatching
 from road_ray.distillation.losses import soft_loss_sum
 from road_ray.distillation.schedule import Schedule
@@ -80,7 +80,16 @@ class Distilled(Supervised):
         label, labelled = self.label_loss(logits, batch)
         if "soft_logits" not in batch:
             return Losses({name: Term(label, labelled)})
-        soft, softened = soft_label_loss(task, logits, batch, self.temperature)
+        mask = allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None
+        soft, softened = soft_loss_sum(
+            logits,
+            batch,
+            temperature=self.temperature,
+            mask=mask,
+            regression=isinstance(task.kind, Regress),
+        )
+        if isinstance(task.kind, Regress):
+            soft = soft / task.kind.range**2
         weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])
         unit = torch.ones((), device=logits.device)
         return Losses(
@@ -90,14 +99,3 @@ class Distilled(Supervised):
             },
             {} if self.kd_weight.is_constant else {"kd_weight": (weight * unit, unit)},
         )
-
-
-def soft_label_loss(
-    task: Task, logits: Tensor, batch: Batch, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """Return the summed soft loss and the number of examples (words of a tagging): both ``[]``."""
-    mask = allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None
-    total, count = soft_loss_sum(
-        logits, batch, temperature=temperature, mask=mask, regression=isinstance(task.kind, Regress)
-    )
-    return (total / task.kind.range**2 if isinstance(task.kind, Regress) else total), count

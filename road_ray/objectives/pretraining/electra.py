@@ -1,18 +1,27 @@
-"""Replaced-token detection: a small generator corrupts tokens, a discriminator finds them."""
+"""Replaced-token detection: a small generator corrupts tokens, a discriminator finds them. The
+generator may also learn to fool it.
+"""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
+from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores
 from road_ray.objectives.base import Losses, Metrics, Term
-from road_ray.objectives.pretraining.generator import CorruptingObjective, Corruption, Generator
+from road_ray.objectives.masking import rows_at
+from road_ray.objectives.pretraining.generator import (
+    CorruptingObjective,
+    Corruption,
+    Generator,
+    language_model,
+)
 
 DETECTION_METRICS = tuple(
     f"detection_{name}" for name in ("auc", "accuracy", "recall", "precision", "specificity")
@@ -118,3 +127,62 @@ class ElectraMasked(Electra):
 
     def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
         return corruption.chosen
+
+
+class Adversarial(Electra):
+    """``Electra`` with a generator that maximises the discriminator's loss at chosen positions.
+
+    The generator is trained by REINFORCE with one sample. The baseline ``-log sigmoid(w h)`` of the
+    generator's states is trained by cross-entropy with the probability that the discriminator gives
+    the correct answer; it sends no gradient into the generator, our choice. Source: Clark et al.
+    2020, section 3.3 and appendix.
+    """
+
+    metric_names = (*Electra.metric_names, "baseline", "generator_reward")
+    generator_at = "chosen"
+    chosen_terms = ("generator", "baseline")
+    real_terms = ("discriminator",)
+
+    def __init__(
+        self,
+        generator: Generator,
+        discriminator: PreTrainedModel,
+        *,
+        generator_weight: float = 1.0,
+        **electra: Any,
+    ) -> None:
+        trained = language_model(generator, "adversarial")
+        super().__init__(trained, discriminator, **electra)
+        self.baseline = nn.Linear(int(trained.config.hidden_size), 1)
+        initialize_output(self.baseline)
+        self.generator_weight = generator_weight
+
+    def forward(self, batch: Batch) -> Losses:
+        real, positions = batch["attention_mask"], batch["chosen"]
+        corruption = self.corrupted(batch)
+        scores = detection_scores(self.discriminator, corruption.tokens, batch)
+        losses = detection_losses(scores, corruption.replaced)
+        rewards = rows_at(losses.detach(), positions)
+        baseline_logits = self.baseline(corruption.hidden.detach()).squeeze(-1).float()
+        allowed = corruption.logits.float() / self.temperature
+        if self.disallow_correct:
+            allowed = allowed.scatter(1, corruption.labels[:, None], float("-inf"))
+        log_probabilities = functional.log_softmax(allowed, -1)
+        log_sampled = log_probabilities.gather(1, corruption.sampled[:, None]).squeeze(1)
+        # Its gradient is that of the negative expected reward.
+        advantage = (rewards + functional.logsigmoid(baseline_logits)).detach()
+        policy = -(log_sampled * advantage).sum()
+        baseline = functional.binary_cross_entropy_with_logits(
+            baseline_logits, torch.exp(-rewards), reduction="sum"
+        )
+        count, num_real = corruption.chosen.sum(), real.sum()
+        return Losses(
+            {
+                "generator": Term(policy, count, self.generator_weight),
+                "baseline": Term(baseline, count),
+                "discriminator": Term((losses * real).sum(), num_real, self.discriminator_weight),
+            },
+            corruption.metrics
+            | detection_metrics(scores, corruption.replaced, real.bool())
+            | {"generator_reward": (rewards.sum(), count)},
+        )

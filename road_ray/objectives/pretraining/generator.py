@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -193,6 +193,9 @@ class Corruption(NamedTuple):
     tokens: Tensor  # [B, L] with samples at chosen positions
     replaced: Tensor  # [B, L] bool: where the sample is not the original
     labels: Tensor  # [N] originals at chosen positions
+    sampled: Tensor  # [N] samples at chosen positions
+    hidden: Any  # [N, D] states of the generator where ``generator_at`` says; else None
+    logits: Any  # [N, V] of it
     terms: dict[str, Term]  # of the generator; empty where it is frozen
     metrics: Metrics  # of the generator
 
@@ -211,6 +214,8 @@ class CorruptingObjective(MaskingObjective):
         "generator_entropy",
         "replaced_fraction",
     )
+    generator_at: ClassVar[Literal["chosen", "real"] | None] = None
+    """Positions where the loss reads states and logits of the generator; others are freed."""
 
     def __init__(
         self,
@@ -258,28 +263,23 @@ class CorruptingObjective(MaskingObjective):
 
     def corrupted(self, batch: Batch) -> Corruption:
         """Return the corrupted batch, with the terms and metrics of the generator."""
-        chosen, masked = self.hide(batch)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            logits = None
-            if not isinstance(self.generator, Frequencies):
-                hidden = states(self.generator.base_model, masked, batch)
-                logits = vocabulary_logits(self.generator, rows_at(hidden, batch["chosen"]))
-            drawn = self.draw_from(logits, batch)
-        return self.replaced_by(drawn, chosen, batch)
-
-    def draw_from(self, logits: Tensor | None, batch: Batch) -> GeneratorOutput:
-        """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``, or
-        None of frequencies.
-        """
-        labels = rows_at(batch["input_ids"], batch["chosen"])
-        noise = rows_at(batch["noise"][2], batch["chosen"])
-        if logits is None:
-            return self.generator.draw(labels, noise, self.temperature, self.disallow_correct)
-        return draw(logits, labels, noise, self.temperature, self.disallow_correct)
-
-    def replaced_by(self, drawn: GeneratorOutput, chosen: Tensor, batch: Batch) -> Corruption:
-        """Return the batch with the samples at the ``chosen`` positions ``[B, L]``."""
         tokens, positions = batch["input_ids"], batch["chosen"]
+        labels, noise = rows_at(tokens, positions), rows_at(batch["noise"][2], positions)
+        chosen, masked = self.hide(batch)
+        options = self.temperature, self.disallow_correct
+        read: tuple[Any, Any] = None, None
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            if isinstance(self.generator, Frequencies):
+                drawn = self.generator.draw(labels, noise, *options)
+            else:
+                encoded = states(self.generator.base_model, masked, batch)
+                places = batch["real"] if self.generator_at == "real" else positions
+                hidden = rows_at(encoded, places)
+                logits = vocabulary_logits(self.generator, hidden)
+                read = (hidden, logits) if self.generator_at else read
+                if places is not positions:  # chosen ones are real too: theirs are rows of these
+                    logits = logits.index_select(0, torch.searchsorted(places, positions))
+                drawn = draw(logits, labels, noise, *options)
         changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
         count = torch.full((), len(positions), device=tokens.device)
         metrics = {
@@ -288,7 +288,7 @@ class CorruptingObjective(MaskingObjective):
             "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
         }
         terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
-        return Corruption(chosen, changed, replaced, rows_at(tokens, positions), terms, metrics)
+        return Corruption(chosen, changed, replaced, labels, drawn.sampled, *read, terms, metrics)
 
     def export(self, directory: Path) -> None:
         """Write the main encoder to ``directory``, the generator to ``directory/generator``."""

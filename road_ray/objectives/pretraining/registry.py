@@ -22,9 +22,9 @@ OBJECTIVES = {
     "replace_mlm": "mlm:ReplaceMLM",
     "all_tokens_mlm": "mlm:AllTokensMLM",
     "mlm": "mlm:MaskedLanguageModel",
-    "mc_bert": "mc_bert:MCBert",
-    "teams": "teams:Teams",
-    "adversarial": "adversarial:Adversarial",
+    "mc_bert": "candidates:MCBert",
+    "teams": "candidates:Teams",
+    "adversarial": "electra:Adversarial",
 }
 """Module and class of each objective. Configuration reads the names alone: the classes need torch,
 so ``objective_class`` loads them."""

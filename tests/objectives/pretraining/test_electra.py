@@ -1,4 +1,6 @@
-"""ELECTRA against a plain reference: Hugging Face's classes on logits of the whole vocabulary."""
+"""ELECTRA against a plain reference: Hugging Face's classes on logits of the whole vocabulary; its
+detection at fewer positions; REINFORCE: reward, baseline and gradient.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,25 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.testing import assert_close
 
+from road_ray.errors import ConfigError
+from road_ray.models.language_model import detection_scores
 from road_ray.objectives.masking import choose, mask, sample
-from road_ray.objectives.pretraining.electra import Electra, area_under_curve
+from road_ray.objectives.pretraining.electra import (
+    Adversarial,
+    Electra,
+    ElectraMasked,
+    area_under_curve,
+    detection_losses,
+)
+from road_ray.objectives.pretraining.generator import Frequencies
+from tests.objectives.conftest import MASK, SPECIAL, VOCAB
 
-SPECIAL, MASK = (0, 2, 3, 4), 4
+OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 
 
 @pytest.fixture
 def electra(generator, discriminator):
-    return Electra(generator, discriminator, special_ids=SPECIAL, mask_id=MASK)
+    return Electra(generator, discriminator, **OPTIONS)
 
 
 def losses(electra, batch):
@@ -108,3 +120,69 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
     fake = (corrupted != batch["input_ids"])[real]
     expected = roc_auc_score(fake.numpy(), detection.logits.detach()[real].numpy())
     assert float(total / count) == pytest.approx(expected)
+
+
+def test_only_chosen_positions_count(generator, discriminator, batch):
+    terms = ElectraMasked(generator, discriminator, **OPTIONS)(batch).terms
+    assert int(terms["discriminator"].count) == int(terms["generator"].count) == 10
+    electra = Electra(generator, discriminator, **OPTIONS)
+    made = electra.corrupted(electra.prepare(batch))
+    scores = detection_scores(discriminator, made.tokens, batch)
+    expected = detection_losses(scores, made.replaced)[made.chosen].sum()
+    assert_close(terms["discriminator"].total, expected)
+    assert_close(terms["generator"].total, electra(batch).terms["generator"].total)
+    assert terms["discriminator"].weight == 50.0
+
+
+def test_scores_elsewhere_get_no_gradient(generator, discriminator, batch):
+    objective = ElectraMasked(generator, discriminator, **OPTIONS)
+    seen = []
+    discriminator.discriminator_predictions.register_forward_hook(
+        lambda module, given, scores: seen.append(scores.retain_grad() or scores)
+    )
+    objective(batch).terms["discriminator"].total.backward()
+    chosen, _ = objective.hide(objective.prepare(batch))
+    assert torch.equal(seen[0].grad != 0, chosen)
+
+
+def test_rewards_are_the_detectors_losses_at_chosen_positions(generator, discriminator, batch):
+    """The policy's loss is ``-log p(sample) * (reward - baseline)``: its gradient, which flows into
+    the first factor alone, is that of the expected reward.
+    """
+    objective = Adversarial(generator, discriminator, **OPTIONS)
+    losses = objective(batch)
+    terms = losses.terms
+    electra = Electra(generator, discriminator, **OPTIONS)
+    made = objective.corrupted(electra.prepare(batch))  # the same noise draws the same samples
+    scores = detection_scores(discriminator, made.tokens, batch)[made.chosen]
+    # -log D where the sample is the original, -log(1 - D) elsewhere; D = P(real) = sigmoid(-score)
+    real = torch.sigmoid(-scores)
+    rewards = -torch.where(made.replaced[made.chosen], 1 - real, real).log()
+    total, count = losses.metrics["generator_reward"]
+    assert_close(total, rewards.sum(), rtol=1e-4, atol=1e-5)
+    assert int(count) == int(terms["generator"].count) == 10
+    assert_close(terms["discriminator"].total, electra(batch).terms["discriminator"].total)
+    guessed = torch.nn.functional.logsigmoid(objective.baseline(made.hidden).squeeze(-1))
+    log_p = made.logits.log_softmax(-1).gather(1, made.sampled[:, None]).squeeze(1)
+    policy = -(log_p * (rewards + guessed).detach()).sum()
+    assert_close(terms["generator"].total, policy, rtol=1e-4, atol=1e-5)
+    weights = [p for p in generator.parameters() if p.requires_grad]
+    ours = torch.autograd.grad(terms["generator"].total, weights, retain_graph=True)
+    assert_close(ours, torch.autograd.grad(policy, weights), rtol=1e-4, atol=1e-5)
+
+
+def test_the_baseline_learns_alone_and_fits_the_chance_to_be_right(generator, discriminator, batch):
+    objective = Adversarial(generator, discriminator, **OPTIONS)
+    objective(batch).terms["baseline"].total.backward()
+    names = {name for name, p in objective.named_parameters() if p.grad is not None}
+    assert names == {"baseline.weight", "baseline.bias"}
+    objective.zero_grad()
+    objective(batch).terms["generator"].total.backward()
+    reached = {name for name, p in objective.named_parameters() if p.grad is not None}
+    assert not reached & {"baseline.weight", "baseline.bias"}
+    assert not any(name.startswith("discriminator.discriminator_pred") for name in reached)
+
+
+def test_a_generator_that_does_not_learn_is_refused(discriminator):
+    with pytest.raises(ConfigError, match="adversarial needs a generator that learns"):
+        Adversarial(Frequencies(torch.ones(VOCAB)), discriminator, **OPTIONS)

@@ -1,22 +1,30 @@
-"""Masked language modelling against Hugging Face's own loss."""
+"""Masked language modelling against Hugging Face's own loss, on masked and corrupted input; the
+gate that copies, a mixture of two distributions in logarithms.
+"""
 
 from __future__ import annotations
 
+import math
+
 import pytest
+import torch
 from torch.testing import assert_close
+from transformers import ElectraForMaskedLM
 
 from road_ray.objectives.masking import choose, mask
-from road_ray.objectives.pretraining.mlm import MaskedLanguageModel
+from road_ray.objectives.pretraining.mlm import (
+    AllTokensMLM,
+    MaskedLanguageModel,
+    ReplaceMLM,
+    copy_losses,
+)
+from tests.objectives.conftest import MASK, SPECIAL, config_of
 
-SPECIAL, MASK = (0, 2, 3, 4), 4
+OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 
 
-@pytest.fixture
-def objective(generator):
-    return MaskedLanguageModel(generator, special_ids=SPECIAL, mask_id=MASK)
-
-
-def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(objective, batch):
+def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(generator, batch):
+    objective = MaskedLanguageModel(generator, **OPTIONS)
     losses = objective(batch)
     term = losses.terms["mlm"]
     (term.total / term.count).backward()
@@ -36,3 +44,83 @@ def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(objective, bat
     assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
     right = (outputs.logits.argmax(-1) == tokens)[chosen].sum()
     assert losses.metrics["mlm_accuracy"] == (right, chosen.sum())
+
+
+@pytest.fixture
+def objective(generator):
+    torch.manual_seed(2)
+    return ReplaceMLM(generator, ElectraForMaskedLM(config_of(32)), **OPTIONS)
+
+
+def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch):
+    terms = objective(batch).terms
+    made = objective.corrupted(objective.prepare(batch))
+    outputs = objective.model(
+        input_ids=made.tokens,
+        attention_mask=batch["attention_mask"],
+        token_type_ids=batch["token_type_ids"],
+        labels=batch["input_ids"].masked_fill(~made.chosen, -100),
+    )
+    assert_close(terms["mlm"].total / terms["mlm"].count, outputs.loss)
+    assert (terms["mlm"].weight, terms["generator"].weight) == (1.0, 1.0)
+
+
+def test_the_model_never_sees_a_mask(objective, batch):
+    made = objective.corrupted(objective.prepare(batch))
+    originals = batch["input_ids"]
+    assert ((made.tokens == MASK) <= (made.replaced | (originals == MASK))).all()
+    assert torch.equal(made.tokens[~made.chosen], originals[~made.chosen])
+    assert torch.equal(made.replaced, made.tokens != originals)
+
+
+def test_one_table_serves_both_networks_and_both_heads(objective):
+    table = objective.encoder.embeddings.word_embeddings.weight
+    heads = (objective.model, objective.generator)
+    assert all(model.get_output_embeddings().weight is table for model in heads)
+
+
+def test_copy_losses_by_hand():
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25]])).repeat(2, 1)
+    gate = torch.full((2,), math.log(3))  # D = 3/4
+    losses = copy_losses(logits, gate, torch.tensor([1, 1]), torch.tensor([True, False]))
+    # 3/4 + 1/4 * 1/4 where the input is the original, 1/4 * 1/4 where it is not
+    assert losses.tolist() == pytest.approx([-math.log(0.8125), -math.log(0.0625)], rel=1e-5)
+
+
+def test_probabilities_of_all_originals_sum_to_1():
+    torch.manual_seed(0)
+    logits, gate = torch.randn(11, 11), torch.randn(1).expand(11)
+    gold = torch.arange(11)
+    copied = gold == 4  # the input is token 4
+    losses = copy_losses(logits[:1].expand(11, 11), gate, gold, copied)
+    assert float(torch.exp(-losses).sum()) == pytest.approx(1)
+
+
+def test_the_limit_of_a_sure_gate_is_stable():
+    logits = torch.zeros(2, 5)
+    gate = torch.tensor([200.0, -200.0], requires_grad=True)
+    losses = copy_losses(logits, gate, torch.tensor([0, 0]), torch.tensor([True, True]))
+    assert losses.tolist() == pytest.approx([0.0, math.log(5)])
+    wrong = copy_losses(logits, gate, torch.tensor([0, 0]), torch.tensor([False, False]))
+    assert wrong.tolist() == pytest.approx([200 + math.log(5), math.log(5)])
+    (losses + wrong).sum().backward()
+    assert gate.grad.isfinite().all()
+
+
+def test_all_real_tokens_count(generator, batch):
+    model = ElectraForMaskedLM(config_of(32))
+    objective = AllTokensMLM(generator, model, **OPTIONS)
+    terms = objective(batch).terms
+    assert int(terms["mlm"].count) == 57
+    made, real = objective.corrupted(objective.prepare(batch)), batch["attention_mask"].bool()
+    hidden = objective.encoder(
+        input_ids=made.tokens,
+        attention_mask=batch["attention_mask"],
+        token_type_ids=batch["token_type_ids"],
+    ).last_hidden_state
+    state = model.generator_predictions(hidden[real])
+    chances = torch.softmax(model.generator_lm_head(state), -1)
+    share = torch.sigmoid(objective.copy(hidden[real]))
+    mixed = share * torch.nn.functional.one_hot(made.tokens[real], 97) + (1 - share) * chances
+    expected = -mixed.gather(1, batch["input_ids"][real][:, None]).log().sum()
+    assert_close(terms["mlm"].total, expected, rtol=1e-4, atol=1e-4)
