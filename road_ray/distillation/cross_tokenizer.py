@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.examples import Bytes, Features, Ints, Longs, SpanExample, TagExample
-from road_ray.data.features.span_windows import without_spaces
-from road_ray.data.features.text_rows import RowsOfTokens, encode_tags, tokenized
+from road_ray.data.features.text_rows import RowsOfTokens, encode_tags, tokenized, without_spaces
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from road_ray.data.corpus.encode_documents import Block, Encoded, Encoder, Encoding, encoded_blocks
+from road_ray.data.corpus.build_corpus import Block, Encoded, Encoder, Encoding, encoded_blocks
 from road_ray.distributed.connection import address_of, connected, is_joined
 from road_ray.errors import ClusterError, RoadError
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
-from road_ray.data.readers.question_layouts import mrqa_rows
-from road_ray.data.readers.squad import articles_in, squad_rows
+from road_ray.data.readers.squad import articles_in, mrqa_rows, squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     decoded_lines,

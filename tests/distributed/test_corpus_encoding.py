@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.encode_documents import Encoder, blocks_of, encoded_blocks
+from road_ray.data.corpus import build_corpus
+from road_ray.data.corpus.build_corpus import Encoder, blocks_of, encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed import batch_inference as module
 from road_ray.distributed.batch_inference import encoded_on_cluster, encoding_at
@@ -29,7 +29,7 @@ def encoder(tokenizer):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(encode_documents, "_BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(build_corpus, "_BLOCK_CHARACTERS", 100)
 
 
 def rows(encoded):

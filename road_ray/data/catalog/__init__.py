@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from road_ray.data.catalog.questions import QUESTIONS
 from road_ray.data.catalog.sentences import SENTENCES
-from road_ray.data.readers.question_layouts import CONTINUE, YES_NO
+from road_ray.data.readers.squad import CONTINUE, YES_NO
 from road_ray.data.task_and_dataset import Choose, Classify, Dataset, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError, did_you_mean
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.data.readers.question_layouts import CONTINUE, YES_NO
+from road_ray.data.readers.squad import CONTINUE, YES_NO
 from road_ray.data.task_and_dataset import Columns, Dataset, Hub, Splits
 
 _SQUAD_METRICS = ("exact", "f1")

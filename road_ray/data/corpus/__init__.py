@@ -1,8 +1,8 @@
 """Pre-training corpora: raw text in documents, rows of token ids in memory-mapped shards.
 
 Start with ``prepare_corpus.py``, which finds a corpus or has it built. ``documents.py`` streams
-documents, ``encode_documents.py`` turns blocks of them into rows of one or two segments on all
-cores, ``build_corpus.py`` writes the rows in shards, ``memory_mapped_corpus.py`` opens them, also
+documents, ``build_corpus.py`` turns blocks of them into rows of one or two segments on all cores
+and writes the rows in shards, ``memory_mapped_corpus.py`` opens them, also
 those of an object store through local copies, and ``length_schedule.py`` splits a training into
 phases of short and long rows. ``system/remote_files.py`` reads and writes object stores.
 """

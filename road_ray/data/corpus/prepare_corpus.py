@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.build_corpus import build_corpus, is_built
+from road_ray.data.corpus.build_corpus import Encoding, build_corpus, encoded_blocks, is_built
 from road_ray.data.corpus.documents import (
     TEXT_SUFFIXES,
     Documents,
@@ -23,7 +23,6 @@ from road_ray.data.corpus.documents import (
     size_of_file,
     text_files,
 )
-from road_ray.data.corpus.encode_documents import Encoding, encoded_blocks
 from road_ray.data.corpus.memory_mapped_corpus import (
     FORMAT,
     Corpus,

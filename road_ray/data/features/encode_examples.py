@@ -1,6 +1,6 @@
 """Encode examples as features, and keep them on disk, keyed by the content of examples, tokenizer
 and limits, so that further runs, seeds and workers reuse them. Files are written atomically;
-damaged ones are replaced. ``span_windows.py`` and ``text_rows.py`` encode spans, texts and tags.
+damaged ones are replaced. ``text_rows.py`` encodes texts, tags and spans.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from road_ray.data.examples import (
     TagExample,
     TextExample,
 )
-from road_ray.data.features.span_windows import encode_spans
-from road_ray.data.features.text_rows import encode_tags, tag_numbers, text_rows
+from road_ray.data.features.text_rows import encode_spans, encode_tags, tag_numbers, text_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 from road_ray.data.examples import ChoiceExample, Example, TextExample
-from road_ray.data.readers import question_layouts as more
 from road_ray.data.readers import squad
 from road_ray.data.readers.choices import CHOICES, choice_questions
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
@@ -65,10 +64,10 @@ LAYOUTS: dict[str, Layout] = {
     "adv_glue": Layout(adv_glue_rows, sentences),
     "conll": Layout(conll_rows, tagged_sentences),
     "squad_json": Layout(_by_path(squad.squad_rows), _SPANS, form=squad.FORM),
-    "mrqa": Layout(_by_path(more.mrqa_rows), _SPANS, more.mrqa_from_hub, more.MRQA_FORM),
-    "quac": Layout(_by_path(more.quac_rows), _SPANS, form=more.QUAC_FORM),
-    "qasrl": Layout(_by_path(more.qasrl_rows), _SPANS),
-    "zre": Layout(_by_path(more.zre_rows), _SPANS, more.zre_from_hub),
+    "mrqa": Layout(_by_path(squad.mrqa_rows), _SPANS, squad.mrqa_from_hub, squad.MRQA_FORM),
+    "quac": Layout(_by_path(squad.quac_rows), _SPANS, form=squad.QUAC_FORM),
+    "qasrl": Layout(_by_path(squad.qasrl_rows), _SPANS),
+    "zre": Layout(_by_path(squad.zre_rows), _SPANS, squad.zre_from_hub),
     **{name: Layout(_by_path(named_rows), partial(choice_questions, name)) for name in CHOICES},
 }
 

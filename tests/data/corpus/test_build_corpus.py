@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus as module
-from road_ray.data.corpus import encode_documents
 from road_ray.data.corpus.build_corpus import build_corpus
 from road_ray.data.corpus.memory_mapped_corpus import (
     DamagedCorpus,
@@ -88,7 +87,7 @@ def test_many_shards_hold_the_rows_of_one(tokenizer, tmp_path, monkeypatch):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(encode_documents, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(module, "_BLOCK_CHARACTERS", 300)
     monkeypatch.setattr(module, "_ROWS_PER_SHARD", 7)
 
 

@@ -7,8 +7,8 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from road_ray.data.corpus import encode_documents
-from road_ray.data.corpus.encode_documents import Block, Encoder, blocks_of, encoded_blocks
+from road_ray.data.corpus import build_corpus
+from road_ray.data.corpus.build_corpus import Block, Encoder, blocks_of, encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ResourceError
 
@@ -22,7 +22,7 @@ def encoder():
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(encode_documents, "_BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(build_corpus, "_BLOCK_CHARACTERS", 100)
 
 
 def rows(encoded):

@@ -8,8 +8,8 @@ import pytest
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import prepare_corpus as module
+from road_ray.data.corpus.build_corpus import encoded_blocks
 from road_ray.data.corpus.documents import Documents
-from road_ray.data.corpus.encode_documents import encoded_blocks
 from road_ray.data.corpus.prepare_corpus import corpus_text, corpus_tokenizer, prepare_corpus
 from road_ray.errors import ConfigError, DataError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.corpus.encode_documents import Encoder
+from road_ray.data.corpus.build_corpus import Encoder
 
 CLS, SEP = 2, 3
 

@@ -9,7 +9,7 @@ import pytest
 
 from road_ray.data.batching import BatchStream, WorkerShare
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus import build_corpus, documents, encode_documents
+from road_ray.data.corpus import build_corpus, documents
 from road_ray.data.corpus.length_schedule import phases_of
 from road_ray.data.corpus.memory_mapped_corpus import open_corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
@@ -32,7 +32,7 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Nine files in five parts, of several blocks and shards each."""
-    monkeypatch.setattr(encode_documents, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(build_corpus, "_BLOCK_CHARACTERS", 300)
     monkeypatch.setattr(build_corpus, "_ROWS_PER_SHARD", 20)
     monkeypatch.setattr(documents, "_PART_BYTES", 1500)
 

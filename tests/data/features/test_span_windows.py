@@ -11,7 +11,7 @@ import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.examples import Answer, Features, SpanExample
-from road_ray.data.features.span_windows import encode_spans
+from road_ray.data.features.text_rows import encode_spans
 from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError
 

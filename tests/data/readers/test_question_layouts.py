@@ -17,7 +17,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.examples import Answer
 from road_ray.data.load_split import load_split, tasks_of
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.question_layouts import mrqa_from_hub
+from road_ray.data.readers.squad import mrqa_from_hub
 from road_ray.data.tokenizer import train_wordpiece
 from tests.data.entries import read
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import road_ray as rr
-from road_ray.data.corpus import build_corpus, encode_documents
+from road_ray.data.corpus import build_corpus
 from road_ray.errors import ResourceError
 from road_ray.system import remote_files
 from road_ray.training.monitoring.metrics_journal import read_rows
@@ -44,7 +44,7 @@ def training(line, pretraining, pretrained, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build_corpus, "_ROWS_PER_SHARD", 40)
-        patch.setattr(encode_documents, "_BLOCK_CHARACTERS", 2000)
+        patch.setattr(build_corpus, "_BLOCK_CHARACTERS", 2000)
         yield run
 
 
