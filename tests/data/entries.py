@@ -1,8 +1,10 @@
-"""The examples of a file of any layout."""
+"""Files of rows, and the examples of a file of any layout."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Columns, Dataset, Splits
@@ -15,3 +17,9 @@ def read(path: Path, layout: str, columns: Columns = NO_COLUMNS, split: str = "t
     splits = Splits(**dict.fromkeys(("train", "dev", "test")) | {split: path.name})
     entry = Dataset("own", "t", layout, "", columns=columns, splits=splits, **keys)
     return read_split(entry, path.parent, split)
+
+
+def write(path: Path, *rows: Any) -> Path:
+    """Write one JSON object a line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

@@ -1,21 +1,14 @@
-"""Where data lies, and a split read and encoded."""
+"""Where data lies, which head a task has, and a split read and encoded."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import load_split, resolve_root
-from road_ray.data.tokenizer import train_wordpiece
+from road_ray.data.load_split import find_dataset, load_split, resolve_root
+from road_ray.data.task_and_dataset import SPECIAL_HEADS, JointSpan, Reason
 from road_ray.errors import ConfigError
-
-
-@pytest.fixture(scope="module")
-def tokenizer(world):
-    words = (world / "glue" / "SST-2" / "train.tsv").read_text()
-    return train_wordpiece([words], vocab_size=200)
+from tests.data.entries import write
 
 
 def test_a_root_is_named_or_taken_from_the_environment_or_the_hub(world, tmp_path, monkeypatch):
@@ -69,7 +62,7 @@ def test_tags_of_a_file_are_mapped_to_those_of_the_task(tmp_path, kind, tokenize
     if kind == "conll":
         file.write_text("".join(f"{w} {t}\n" for w, t in zip(words, tags, strict=True)) + "\n")
     else:
-        file.write_text(json.dumps({"words": words, "tags": tags}) + "\n")
+        write(file, {"words": words, "tags": tags})
     entry = {"kind": "tag", "train": str(file), "labels": ["O", "B-PER", "I-PER"]}
     entry |= {"label_map": mapped} | ({} if kind == "conll" else {"text": "words", "label": "tags"})
     source = SourceConfig(sets={"names": entry})
@@ -98,3 +91,18 @@ def test_labels_of_spans_cannot_be_flipped(world, tokenizer):
     source = SourceConfig(root=str(world), label_noise=0.1)
     with pytest.raises(ConfigError, match="squad_v2 has no classes"):
         load_split("squad_v2", "train", source, tokenizer)
+
+
+@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.override)
+@pytest.mark.parametrize("name", ["squad_v2", "mnli", "sst2", "stsb", "conll2003", "swag"])
+def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(head, name):
+    plain = find_dataset(name, SourceConfig())
+    result = find_dataset(name, SourceConfig(**{head.key: head.value}))
+    expected = {"span_head": {"squad_v2": JointSpan}, "pair_head": {"mnli": Reason}}[head.key]
+    if name not in expected:
+        assert result == plain
+        return
+    dataset, task = result
+    assert type(task.kind) is expected[name]
+    assert task.name == dataset.task == f"{plain[1].name}_{head.value}"
+    assert getattr(task.kind, "labels", None) == getattr(plain[1].kind, "labels", None)

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +16,13 @@ from tools.miniature import write
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROAD_CACHE", str(tmp_path_factory.mktemp("cache")))
         return miniature.cached()
 
 
-def digests(root: Path) -> dict[str, str]:
+def digests(root):
     """SHA-256 of each file; of a parquet file's table, as pyarrow versions differ in bytes."""
     import pyarrow.parquet as pq
 
@@ -38,11 +37,11 @@ def digests(root: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.guide  # 6 s
-def test_the_archive_is_what_the_generator_writes(whole: Path, tmp_path: Path) -> None:
+def test_the_archive_is_what_the_generator_writes(whole, tmp_path):
     assert digests(whole) == digests(write(tmp_path / "world"))
 
 
-def start_first_uses(cache: Path) -> list[subprocess.Popen[str]]:
+def start_first_uses(cache):
     """Three processes that need the data set at the same time."""
     code = "from road_ray.data import miniature; print(miniature.cached())"
     environment = os.environ | {"ROAD_CACHE": str(cache)}
@@ -53,7 +52,7 @@ def start_first_uses(cache: Path) -> list[subprocess.Popen[str]]:
     ]
 
 
-def test_a_killed_first_use_leaves_nothing_half_written(whole: Path, tmp_path: Path) -> None:
+def test_a_killed_first_use_leaves_nothing_half_written(whole, tmp_path):
     """Three processes begin at once, one is killed while it unpacks: readers see all or nothing."""
     racing = start_first_uses(tmp_path)
     place = tmp_path / whole.name

@@ -95,12 +95,6 @@ def files(directory):
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
-def test_any_number_of_processes_gives_the_same_bytes(tokenizer, tmp_path, small_blocks):
-    build(tmp_path / "one", tokenizer)
-    build(tmp_path / "two", tokenizer, processes=2)
-    assert files(tmp_path / "one") == files(tmp_path / "two")
-
-
 def bpe(**changes):
     """A tokenizer of the same vocabulary, with other parts."""
     from transformers import PreTrainedTokenizerFast

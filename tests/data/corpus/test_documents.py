@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -11,21 +10,19 @@ from road_ray.data.corpus.documents import Documents
 from road_ray.errors import DataError
 
 
-def test_plain_text_documents_are_separated_by_blank_lines(tmp_path: Path) -> None:
+def test_plain_text_documents_are_separated_by_blank_lines(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes("\ufeffOne.\nStill one.\n\n \nTwo.\r\n".encode())
-
     assert list(Documents(path)) == ["One.\nStill one.", "Two."]
 
 
-def test_jsonl_documents_stand_in_text(tmp_path: Path) -> None:
+def test_jsonl_documents_stand_in_text(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "One.\\n\\nStill one."}\n{"text": " "}\n{"text": "Two."}\n')
-
     assert list(Documents(path)) == ["One.\n\nStill one.", "Two."]
 
 
-def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
+def test_a_directory_is_read_in_the_order_of_names(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -34,7 +31,6 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"A\n"))
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"text": "C"}\n'))
     (tmp_path / "README.md").write_text("not a document")
-
     assert list(Documents(tmp_path)) == ["A", "P1", "P2", "C"]
 
 
@@ -54,13 +50,13 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
         ("x.csv", b"id,text\n1,a\n", r"x.csv: a table, .*\n  allowed: .*jsonl.*\n  fix: "),
     ],
 )
-def test_faults_are_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+def test_faults_are_named(tmp_path, name, content, says):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=says):
         list(Documents(tmp_path / name))
 
 
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
+def test_a_missing_column_is_named(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -69,7 +65,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         list(Documents(tmp_path))
 
 
-def test_a_place_without_files_is_named(tmp_path: Path) -> None:
+def test_a_place_without_files_is_named(tmp_path):
     with pytest.raises(DataError, match="no such file or directory"):
         list(Documents(tmp_path / "nowhere"))
     (tmp_path / "x.pdf").write_text("x")
@@ -77,7 +73,7 @@ def test_a_place_without_files_is_named(tmp_path: Path) -> None:
         list(Documents(tmp_path))
 
 
-def test_saved_hugging_face_data_sets_are_read(tmp_path: Path) -> None:
+def test_saved_hugging_face_data_sets_are_read(tmp_path):
     from datasets import Dataset
 
     Dataset.from_dict({"text": ["One.", "", "Two."], "id": [1, 2, 3]}).save_to_disk(tmp_path / "d")
@@ -87,7 +83,7 @@ def test_saved_hugging_face_data_sets_are_read(tmp_path: Path) -> None:
         list(Documents(tmp_path / "e"))
 
 
-def test_a_document_without_end_goes_on_as_another(tmp_path, monkeypatch) -> None:
+def test_a_document_without_end_goes_on_as_another(tmp_path, monkeypatch):
     monkeypatch.setattr("road_ray.data.corpus.documents._LONGEST_DOCUMENT", 10)
     (tmp_path / "x.txt").write_text("four\nfive\nsixes\nseven\n\nend\n")
     assert list(Documents(tmp_path / "x.txt")) == ["four\nfive\nsixes", "seven", "end"]

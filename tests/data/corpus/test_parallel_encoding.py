@@ -1,4 +1,4 @@
-"""Blocks, their rows in order, and processes that die."""
+"""Blocks, their rows in order, processes that die, and the two segments of a row."""
 
 from __future__ import annotations
 
@@ -67,3 +67,79 @@ def test_a_killed_process_is_a_resource_error(encoder):
     with pytest.raises(ResourceError, match=r"(?s)ended early.*memory"):
         list(encoded_blocks(blocks_of([documents()]), encoder, processes=2))
     assert multiprocessing.active_children() == []
+
+
+CLS, SEP = 2, 3
+
+
+def rows_of(sentences, max_length_tokens, seed=0):
+    encoder = Encoder("", CLS, SEP, max_length_tokens)
+    made = encoder.two_segments(sentences, np.random.default_rng(seed))
+    return [(list(row), first) for row, first in made]
+
+
+def counted(num_sentences, longest, seed=0):
+    """Sentences of 1 to ``longest`` tokens which count upwards, so that order can be seen."""
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum(rng.integers(1, longest + 1, num_sentences))
+    return [list(range(1000 + a, 1000 + b)) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def inside(row, first):
+    """The two segments without their special tokens."""
+    assert row[0] == CLS
+    assert row[first - 1] == SEP
+    assert row[-1] == SEP
+    second = row[first:-1] if len(row) > first else []
+    return row[1 : first - 1], second
+
+
+@pytest.mark.parametrize("longest", [3, 12, 60])
+def test_rows_are_contiguous_text_no_longer_than_allowed(longest):
+    last = 0
+    for row, first in rows_of(counted(3000, longest), 64):
+        assert len(row) <= 64
+        single, two = inside(row, first)
+        assert single
+        assert single == list(range(single[0], single[0] + len(single)))
+        if two:
+            assert two == list(range(two[0], two[0] + len(two)))
+            # The second follows the first; only a first that was cut leaves a gap.
+            assert two[0] == single[-1] + 1 or len(single) == 62
+        assert single[0] > last
+        last = max(single[-1], two[-1] if two else 0)
+
+
+def test_a_tenth_of_the_rows_has_one_segment_and_a_twentieth_is_short():
+    rows = rows_of(counted(60_000, 8), 64)
+    single = np.mean([len(row) == first for row, first in rows])
+    assert 0.08 < single < 0.14
+    short = np.mean([len(row) < 52 for row, _ in rows])
+    assert 0.025 < short < 0.06  # some short targets are not so short
+
+
+def test_the_segments_of_a_pair_are_about_equally_long():
+    pairs = [
+        (first, len(row)) for row, first in rows_of(counted(30_000, 8), 64) if len(row) > first
+    ]
+    assert 0.4 < np.mean([first / length for first, length in pairs]) < 0.6
+
+
+def test_most_of_the_text_is_used_once():
+    sentences = counted(20_000, 8)
+    used = [token for row, _ in rows_of(sentences, 64) for token in row if token >= 1000]
+    assert len(used) == len(set(used))
+    assert len(used) > 0.9 * sum(len(sentence) for sentence in sentences)
+
+
+def test_the_tail_of_a_document_is_a_row():
+    assert rows_of([[7, 8]], 64) == [([CLS, 7, 8, SEP], 4)]
+    ((row, first),) = rows_of([[7] * 10, [], [8] * 30], 64, seed=1)
+    assert row == [CLS, *[7] * 10, SEP, *[8] * 30, SEP]
+    assert first == 12
+
+
+def test_an_endless_sentence_is_cut_to_one_row():
+    ((row, first),) = rows_of([list(range(1000, 1500))], 64)
+    assert row == [CLS, *range(1000, 1062), SEP]
+    assert first == 64

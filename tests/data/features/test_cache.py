@@ -16,13 +16,7 @@ from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import train_wordpiece
 
 
-@pytest.fixture(scope="module")
-def tokenizer(world):
-    words = (world / "glue" / "SST-2" / "train.tsv").read_text()
-    return train_wordpiece([words], vocab_size=200)
-
-
-def same(one, other) -> bool:
+def same(one, other):
     parts = [
         (getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.name != "gold"
     ]
@@ -68,7 +62,7 @@ def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
     path, other = tmp_path / "k.features", tmp_path / "of others.features"
     whole = path.read_bytes()
 
-    def flipped(place: int) -> bytes:
+    def flipped(place):
         return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
 
     # The last one marks a member as encrypted, which the format alone answers with RuntimeError.
@@ -87,7 +81,7 @@ def test_a_write_that_fails_leaves_nothing_and_costs_a_warning(
 ):
     made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)

@@ -1,4 +1,4 @@
-"""Sentences and pairs: rows by hand and against Hugging Face; labels, right and wrong."""
+"""Sentences, pairs and tagged words: rows by hand; labels and tags, right and wrong."""
 
 from __future__ import annotations
 
@@ -7,45 +7,38 @@ from typing import Any
 import numpy as np
 import pytest
 
+from road_ray.data.batching import Batching, BatchStream, WorkerShare, labels_of, pad
 from road_ray.data.catalog import dataset, task
-from road_ray.data.examples import Answer, Features, SpanExample, TextExample
+from road_ray.data.examples import Answer, SpanExample, TagExample, TextExample
 from road_ray.data.features.encode_examples import encode
+from road_ray.data.features.text_rows import encode_tags
+from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import ConfigError, DataError
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
-
-@pytest.fixture(scope="module")
-def letters() -> Any:
-    from transformers import BertTokenizer
-
-    return BertTokenizer(vocab={w: i for i, w in enumerate([*SPECIAL, *"abcdefgh"])})
-
-
-def row(*texts: str, label: str | None = None, line: int = 2) -> TextExample:
+def row(*texts, label=None, line=2):
     return TextExample(str(line), texts, label, f"train.tsv:{line}")
 
 
-def read(rows: Features, tokenizer: Any) -> list[str]:
+def read(rows, tokenizer):
     return [
         " ".join(tokenizer.convert_ids_to_tokens(rows.row(r).tolist())) for r in range(len(rows))
     ]
 
 
-def encoded(name: str, examples: list[TextExample], tokenizer: Any, limit: int = 8) -> Features:
+def encoded(name, examples, tokenizer, limit=8):
     return encode(examples, dataset(name), task(name), tokenizer, max_length_tokens=limit)
 
 
-def test_a_sentence_is_one_segment(letters: Any) -> None:
+def test_a_sentence_is_one_segment(letters):
     rows = encoded("sst2", [row("a b", label="1"), row("c", label="negative")], letters)
-
     assert read(rows, letters) == ["[CLS] a b [SEP]", "[CLS] c [SEP]"]
     assert rows.first_segment.tolist() == rows.lengths.tolist() == [4, 3]
     assert rows.gold["labels"].tolist() == [1, 0]
     assert (rows.dataset, rows.task, rows.example.tolist()) == ("sst2", "sentiment", [0, 1])
 
 
-def test_a_pair_is_two_segments_cut_longest_first(letters: Any) -> None:
+def test_a_pair_is_two_segments_cut_longest_first(letters):
     examples = [
         row("a b", "c"),
         row("a b c d e f", "g"),
@@ -53,7 +46,6 @@ def test_a_pair_is_two_segments_cut_longest_first(letters: Any) -> None:
         row("a b c d", "e f g h"),
     ]
     rows = encoded("rte", examples, letters)
-
     assert read(rows, letters) == [
         "[CLS] a b [SEP] c [SEP]",
         "[CLS] a b c d [SEP] g [SEP]",
@@ -63,19 +55,18 @@ def test_a_pair_is_two_segments_cut_longest_first(letters: Any) -> None:
     assert rows.first_segment.tolist() == [4, 6, 3, 4]
 
 
-def test_truncation_is_counted(letters: Any) -> None:
+def test_truncation_is_counted(letters):
     pairs = [row("a b", "c"), row("a b c d e f", "g"), row("a b c", "d e f")]  # 6, 10, 9 tokens
     cut = encoded("rte", pairs, letters)
-
     assert (cut.num_truncated, cut.tokens_cut) == (2, 3)
     assert cut.truncation == {"truncated_rows": 2.0, "truncated_tokens_percent": 12.0}
     assert encoded("rte", pairs, letters, 10).truncation == {}
 
 
-def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters: Any) -> None:
+def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters):
     examples = [row("a b c d e f g", label="1"), row("a", label="0"), row("b c d e", label="1")]
 
-    def windows(join: str, stride: int | None = None) -> Features:
+    def windows(join, stride=None):
         options: Any = {"max_length_tokens": 5, "windows": join, "stride_tokens": stride}
         return encode(examples, dataset("sst2"), task("sst2"), letters, **options)
 
@@ -96,24 +87,21 @@ def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters: A
     assert overlapping.pooled(logits)[0].tolist() == [6, 3]
 
 
-def test_rows_without_gold_have_labels_that_are_not_counted(letters: Any) -> None:
+def test_rows_without_gold_have_labels_that_are_not_counted(letters):
     classes = encoded("sst2", [row("a"), row("b", label="0")], letters).gold["labels"]
     numbers = encoded("stsb", [row("a", "b"), row("b", "c", label="2.5")], letters).gold["labels"]
-
     assert (classes.dtype, classes.tolist()) == (np.int64, [-100, 0])
     assert (numbers.dtype, numbers.tolist()) == (np.float32, [-100.0, 2.5])
 
 
-def test_labels_follow_the_order_of_the_task(letters: Any) -> None:
+def test_labels_follow_the_order_of_the_task(letters):
     examples = [row("a", "b", label=name) for name in ("neutral", "contradiction", "entailment")]
-
     assert encoded("mnli", examples, letters).gold["labels"].tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize("label", ["2", "", "1.0", "Positive", "-1"])
-def test_a_label_outside_the_set_is_named_with_its_line(letters: Any, label: str) -> None:
+def test_a_label_outside_the_set_is_named_with_its_line(letters, label):
     examples = [row("a", label="1"), row("b", label=label, line=17), row("c", label="9", line=18)]
-
     with pytest.raises(DataError) as raised:
         encoded("sst2", examples, letters)
     assert f"train.tsv:17 label={label!r}, allowed: '0' = negative, '1' = positive" in str(
@@ -124,24 +112,98 @@ def test_a_label_outside_the_set_is_named_with_its_line(letters: Any, label: str
 
 
 @pytest.mark.parametrize("label", ["5.1", "-0.1", "nan", "inf", "high"])
-def test_a_number_outside_the_range_is_named_with_its_line(letters: Any, label: str) -> None:
+def test_a_number_outside_the_range_is_named_with_its_line(letters, label):
     with pytest.raises(
         DataError, match=r"train.tsv:3 label='.*', allowed: a number from 0.0 to 5.0"
     ):
         encoded("stsb", [row("a", "b", label=label, line=3)], letters)
 
 
-def test_a_limit_without_room_for_text_is_refused(letters: Any) -> None:
+def test_a_limit_without_room_for_text_is_refused(letters):
     with pytest.raises(ConfigError, match="max_length_tokens = 4"):
         encoded("rte", [row("a", "b")], letters, 4)
 
 
-def test_a_slow_tokenizer_is_refused() -> None:
+def test_a_slow_tokenizer_is_refused():
     with pytest.raises(ConfigError, match="fast tokenizer"):
         encoded("sst2", [row("a")], object())
 
 
-def test_examples_of_another_kind_than_the_task_are_refused(letters: Any) -> None:
+def test_examples_of_another_kind_than_the_task_are_refused(letters):
     span = SpanExample("1", "a", "b c", (Answer("c", 2),), "f")
     with pytest.raises(ConfigError, match="does not fit"):
         encode([span], dataset("sst2"), task("sst2"), letters)
+
+
+NER = Task("ner", Tag(("O", "B-PER", "I-PER")))
+
+
+def sentence(words, tags=None):
+    labels = None if tags is None else tuple(tags.split())
+    return TagExample("0", tuple(words.split(" ")), labels, "eng.train:1")
+
+
+def tagged(examples, tokenizer, limit=8):
+    return encode_tags(examples, dataset("conll2003"), NER, tokenizer, max_length_tokens=limit)
+
+
+def test_the_first_sub_token_has_the_tag_of_its_word(letters):
+    rows = tagged([sentence("a abc b", "O B-PER I-PER"), sentence("c", "O")], letters)
+    assert letters.convert_ids_to_tokens(rows.row(0).tolist()) == [
+        "[CLS]", "a", "a", "##b", "##c", "b", "[SEP]",
+    ]  # fmt: skip
+    first = slice(0, 7)
+    assert rows.gold["labels"][first].tolist() == [-100, 0, 1, -100, -100, 2, -100]
+    assert rows.words[first].tolist() == [-1, 0, 1, -1, -1, 2, -1]
+    assert rows.example.tolist() == [0, 1]
+
+
+def test_long_sentences_go_on_in_further_rows_and_no_word_is_lost(letters):
+    rows = tagged([sentence("a ab abc b c"), sentence("c")], letters, limit=5)
+    texts = [" ".join(letters.convert_ids_to_tokens(rows.row(r).tolist())) for r in range(4)]
+    assert texts == [
+        "[CLS] a a ##b [SEP]",
+        "[CLS] a ##b ##c [SEP]",
+        "[CLS] b c [SEP]",
+        "[CLS] c [SEP]",
+    ]
+    assert rows.example.tolist() == [0, 0, 0, 1]
+    assert rows.words[rows.words >= 0].tolist() == [0, 1, 2, 3, 4, 0]
+
+
+def test_words_without_tokens_and_longer_than_a_row_stay_words(letters):
+    rows = tagged([sentence("\x01 abcbcbc a", "O B-PER O")], letters, limit=6)
+    texts = [letters.convert_ids_to_tokens(rows.row(r).tolist())[1:-1] for r in range(2)]
+    assert texts == [["a", "##b", "##c", "##b"], ["##c", "##b", "##c", "a"]]
+    assert rows.words.tolist() == [-1, 1, -1, -1, -1, -1, -1, -1, -1, -1, 2, -1]
+    assert rows.gold["labels"][rows.words >= 0].tolist() == [1, 0]
+
+
+def test_a_sentence_without_words_is_a_row_without_labels(letters):
+    rows = tagged([sentence("a", "O"), TagExample("1", (), (), "f:2"), sentence("b", "O")], letters)
+    assert rows.example.tolist() == [0, 1, 2]
+    assert letters.convert_ids_to_tokens(rows.row(1).tolist()) == ["[CLS]", "[SEP]"]
+    assert (rows.gold["labels"][rows.bounds[1] : rows.bounds[2]] == -100).all()
+    assert len(tagged([TagExample("1", (), None, "f:2")], letters)) == 1
+    assert len(tagged([sentence("a", "O"), TagExample("1", (), (), "f:2")], letters)) == 2
+
+
+def test_a_tag_that_the_task_lacks_is_named(letters):
+    with pytest.raises(DataError, match=r"eng.train:1: word 2 \('b'\) has the tag 'B-LOC', allo"):
+        tagged([sentence("a b", "O B-LOC")], letters)
+
+
+def test_labels_are_padded_beside_their_tokens(letters):
+    rows = tagged([sentence("a ab", "O B-PER"), sentence("c", "O"), sentence("b")], letters)
+    numbers = np.array([1, 0, 2])
+    batch = pad(rows, numbers, pad_id=0)
+    labels = labels_of(rows, numbers, batch["input_ids"].shape[1])["labels"]
+    assert labels.shape == batch["input_ids"].shape == (3, 6)
+    assert labels[0].tolist() == [-100, 0, *[-100] * 4]
+    assert labels[1].tolist() == [-100, 0, 1, *[-100] * 3]
+    assert (labels[2] == -100).all()
+    shares = [
+        BatchStream(rows, Batching(3, seed=0), WorkerShare(rank, 2), pad_id=0)[0] for rank in (0, 1)
+    ]
+    assert sum(len(share["labels"]) for share in shares) == 3
+    assert all(share["labels"].shape == share["input_ids"].shape for share in shares)

@@ -1,53 +1,40 @@
-"""Windows by hand, against BERT's loop, against Hugging Face, and on real questions."""
+"""Windows by hand, against BERT's loop and on real questions; offsets of tokenizers of any kind."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from road_ray.data.catalog import dataset
-from road_ray.data.examples import Answer, Features, SpanExample
+from road_ray.data.catalog import dataset, task
+from road_ray.data.examples import Answer, SpanExample
+from road_ray.data.features.encode_examples import encode
 from road_ray.data.features.text_rows import encode_spans
 from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError
+from tests.published import FAMILIES, TEXTS, tokenizer_of
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CONTEXT = "a b c d e f g h i j k l"
 
 
-def words_tokenizer(words: str) -> Any:
-    from transformers import BertTokenizer
-
-    return BertTokenizer(vocab={w: i for i, w in enumerate([*SPECIAL, *words.split()])})
-
-
-@pytest.fixture(scope="module")
-def letters() -> Any:
-    return words_tokenizer("a b c d e f g h i j k l q r s ##x ##y")
-
-
-def ask(context: str, *answers: Answer, question: str = "q r", id: str = "1") -> SpanExample:
+def ask(context, *answers, question="q r", id="1"):
     return SpanExample(id, question, context, answers, "test")
 
 
-def small(examples: list[SpanExample], tokenizer: Any, train: bool = False) -> Features:
+def small(examples, tokenizer, train=False):
     return encode_spans(
         examples, dataset("squad_v2"), tokenizer,
         max_length_tokens=10, stride_tokens=2, max_question_tokens=3, train=train,
     )  # fmt: skip
 
 
-def words(rows: Features, row: int, tokenizer: Any) -> str:
+def words(rows, row, tokenizer):
     return " ".join(tokenizer.convert_ids_to_tokens([int(token) for token in rows.row(row)]))
 
 
-def test_windows_start_every_stride_until_the_context_ends(letters: Any) -> None:
+def test_windows_start_every_stride_until_the_context_ends(letters):
     rows = small([ask(CONTEXT)], letters)
-
     assert [words(rows, r, letters) for r in range(len(rows))] == [
         "[CLS] q r [SEP] a b c d e [SEP]",
         "[CLS] q r [SEP] c d e f g [SEP]",
@@ -60,16 +47,13 @@ def test_windows_start_every_stride_until_the_context_ends(letters: Any) -> None
     assert (rows.dataset, rows.task) == ("squad_v2", "mrc")
 
 
-def test_gold_is_where_a_window_holds_the_whole_first_answer(letters: Any) -> None:
+def test_gold_is_where_a_window_holds_the_whole_first_answer(letters):
     rows = small([ask(CONTEXT, Answer("f g", 10), Answer("a", 0))], letters)
-
     assert rows.gold["start_positions"].tolist() == [0, 7, 5, 0, 0]
     assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0]
 
 
-def test_a_window_without_its_answer_learns_silence(
-    letters: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_window_without_its_answer_learns_silence(letters, caplog):
     within, across = (
         ask(CONTEXT, Answer("e f g", 8)),
         ask(CONTEXT, Answer("b c d e f g", 2), id="2"),
@@ -85,40 +69,34 @@ def test_a_window_without_its_answer_learns_silence(
     assert not caplog.text
 
 
-def test_offsets_are_characters_of_the_context_and_minus_one_outside(letters: Any) -> None:
+def test_offsets_are_characters_of_the_context_and_minus_one_outside(letters):
     rows = small([ask("a  c\ne")], letters)
-
     assert rows.offsets is not None
     outside = [[-1, -1]]
     assert rows.offsets.tolist() == outside * 4 + [[0, 1], [3, 4], [5, 6]] + outside
 
 
-def test_a_context_without_tokens_still_gives_a_row(letters: Any) -> None:
+def test_a_context_without_tokens_still_gives_a_row(letters):
     rows = small([ask("", id="1"), ask(" \n", id="2"), ask("a", id="3")], letters)
-
     assert words(rows, 0, letters) == words(rows, 1, letters) == "[CLS] q r [SEP] [SEP]"
     assert rows.example.tolist() == [0, 1, 2]
 
 
-def test_an_answer_without_tokens_counts_as_none(
-    letters: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_without_tokens_counts_as_none(letters, caplog):
     with caplog.at_level(logging.WARNING):
         rows = small([ask("a  b", Answer("  ", 1))], letters)
-
     assert rows.gold["start_positions"].tolist() == [0]
     assert "1 answers hold no token" in caplog.text
 
 
-def test_long_questions_are_cut(letters: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_long_questions_are_cut(letters, caplog):
     with caplog.at_level(logging.INFO):
         rows = small([ask("a b", question="q r s a b")], letters)
-
     assert words(rows, 0, letters) == "[CLS] q r s [SEP] a b [SEP]"
     assert "cut 1 questions to 3 tokens" in caplog.text
 
 
-def test_gold_covers_the_answer_in_any_script(letters: Any) -> None:
+def test_gold_covers_the_answer_in_any_script(letters):
     rng = np.random.default_rng(1)
     characters = [*"ab .-\t", "é", "e\u0301", "½", "ﬁ", "中", "\u200b", "İ", "😀", "ß", "\x01"]
     contexts = ["".join(rng.choice(characters, 30)) for _ in range(40)]
@@ -138,14 +116,12 @@ def test_gold_covers_the_answer_in_any_script(letters: Any) -> None:
         assert gold == ([touched[0], touched[-1]] if touched else [0, 0])
 
 
-def test_a_row_without_room_for_the_context_is_refused(letters: Any) -> None:
+def test_a_row_without_room_for_the_context_is_refused(letters):
     with pytest.raises(ConfigError, match="max_length_tokens = 20"):
         encode_spans([ask("a")], dataset("squad_v2"), letters, train=True, max_length_tokens=20)
 
 
-def bert_windows(
-    tokens: int, room: int, stride: int
-) -> tuple[list[tuple[int, int]], list[list[bool]]]:
+def bert_windows(tokens, room, stride):
     """google bert, run_squad.py: the doc-stride loop and _check_is_max_context, token by token."""
     spans, start = [], 0
     while start < tokens:
@@ -155,7 +131,7 @@ def bert_windows(
             break
         start += min(length, stride)
 
-    def best(position: int) -> int:
+    def best(position):
         scores = [
             min(position - s, s + n - 1 - position) + 0.01 * n if s <= position < s + n else -1.0
             for s, n in spans
@@ -165,7 +141,7 @@ def bert_windows(
     return spans, [[best(p) == i for p in range(s, s + n)] for i, (s, n) in enumerate(spans)]
 
 
-def test_windows_and_max_context_are_those_of_bert(letters: Any) -> None:
+def test_windows_and_max_context_are_those_of_bert(letters):
     rng = np.random.default_rng(0)
     for _ in range(60):
         tokens, room, stride = (int(n) for n in rng.integers([1, 1, 1], [60, 20, 25]))
@@ -182,7 +158,7 @@ def test_windows_and_max_context_are_those_of_bert(letters: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["squad_v2", "newsqa"])
-def test_every_real_answer_can_be_read_back(real_data: Path, name: str) -> None:
+def test_every_real_answer_can_be_read_back(real_data, name):
     from transformers import BertTokenizer
 
     tokenizer = BertTokenizer(vocab=str(real_data / "vocab" / "bert-base-uncased-vocab.txt"))
@@ -208,3 +184,43 @@ def test_every_real_answer_can_be_read_back(real_data: Path, name: str) -> None:
         exact += example.context[first[0] : last[1]] == answer.text
     assert answered == {i for i, e in enumerate(examples) if e.answers}
     assert exact > 0.9 * len(answered)
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return {family: tokenizer_of(family) for family in FAMILIES}
+
+
+def whole(examples, tokenizer, **options):
+    return encode(examples, dataset("squad_v1"), task("squad_v1"), tokenizer, **options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_offsets_show_letters_without_the_space_before_them(family, tokenizers):
+    for text in TEXTS:
+        rows = whole([SpanExample("1", "who?", text, (), "f:1")], tokenizers[family])
+        shown = [text[a:b] for a, b in rows.offsets if a >= 0]
+        assert [part.strip() or part for part in shown] == shown  # a token of a space alone
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_answers_are_the_tokens_that_show_them(family, tokenizers):
+    context = TEXTS[1]
+    for text in ("New Zealand", "1995", "Nobody"):
+        answer = Answer(text, context.index(text))
+        rows = whole([SpanExample("1", "who?", context, (answer,), "f:1")], tokenizers[family])
+        first, last = (int(rows.gold[f"{end}_positions"][0]) for end in ("start", "end"))
+        begin, end = rows.offsets[first][0], rows.offsets[last][1]
+        assert text in context[begin:end]
+        assert len(context[begin:end]) <= len(text) + 1  # a final letter may share its piece
+        assert (rows.offsets[: rows.first_segment[0]] == -1).all()
+
+
+def test_a_window_has_room_for_four_special_tokens(tokenizers):
+    example = SpanExample("1", "who?", " ".join(TEXTS), (), "f:1")
+    limits = {"stride_tokens": 2, "max_question_tokens": 8}
+    rows = whole([example], tokenizers["roberta"], max_length_tokens=24, **limits)
+    assert rows.lengths.max() == 24
+    message = "4 special tokens\n  fix: data.max_length_tokens=13 or more, or fewer data.max_q"
+    with pytest.raises(ConfigError, match=message):
+        whole([example], tokenizers["roberta"], max_length_tokens=12, **limits)

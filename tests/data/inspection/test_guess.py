@@ -265,7 +265,6 @@ def test_splits_of_one_kind_that_are_not_read_are_told(tmp_path, monkeypatch):
         table(tmp_path / "two" / f"{name}.csv", body=TEXTS, label=AB)
     told = guess(str(tmp_path / "two")).reasons
     assert any(r.startswith(f"not read: {tmp_path}/two/train_b.csv, as") for r in told)
-
     names = ["train", "validation_matched", "validation_mismatched"]
     hub = SimpleNamespace(get_dataset_split_names=lambda *place: names)
     rows = datasets.Dataset.from_dict({"body": TEXTS, "label": AB})

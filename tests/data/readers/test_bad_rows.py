@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -20,31 +19,31 @@ MARKS = Columns(("a",), label=("x", "y"))
 ROW = {"a": "x", "b": "y", "gold": 1}
 
 
-def lines(*rows: Any) -> str:
+def lines(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def squad(*questions: dict, context: Any = "in Ulm. The bar.") -> str:
+def squad(*questions, context="in Ulm. The bar."):
     return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": questions}]}]})
 
 
-def question(id: str, text: Any = None, start: Any = 3, **more: Any) -> dict:
+def question(id, text=None, start=3, **more):
     answers = [] if text is None else [{"text": text, "answer_start": start}]
     return {"id": id, "question": "Where?", "answers": answers} | more
 
 
-def choice(key: str, texts: tuple[str, ...] = ("bank", "mall")) -> dict:
+def choice(key, texts=("bank", "mall")):
     choices = [{"label": "ABCDE"[i], "text": text} for i, text in enumerate(texts)]
     return {"question": {"stem": "Where?", "choices": choices}, "answerKey": key}
 
 
-def turn(yesno: str = "x") -> dict:
+def turn(yesno="x"):
     answer = {"text": "Ulm", "answer_start": 3}
     of_turn = {"answers": [answer], "orig_answer": answer, "yesno": yesno, "followup": "m"}
     return question("C_q#0") | of_turn
 
 
-def mrqa(*spans: tuple[int, int], **more: Any) -> dict:
+def mrqa(*spans, **more):
     found = [{"char_spans": [span]} for span in spans]
     asked = {"qid": "q1", "question": "Where?", "detected_answers": found}
     return {"context": "Ann lives in Rome.", "qas": [asked]} | more

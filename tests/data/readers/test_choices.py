@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
 from road_ray.data.readers.choices import choice_questions
 from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns
 from tests.data.entries import read as read_choices
+from tests.data.entries import write
 
 NONE = Columns(())
 
 
-def lines(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def question_row(key: str | None = "B", texts=("bank", "mall"), id: str = "q1") -> dict:
-    choices = [{"label": "ABCDE"[i], "text": text} for i, text in enumerate(texts)]
-    row = {"id": id, "question": {"stem": "Where?", "choices": choices}}
-    return row | ({"answerKey": key} if key else {})
-
-
 def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
-    path = lines(tmp_path / "train.jsonl", question_row())
+    choices = [{"label": "A", "text": "bank"}, {"label": "B", "text": "mall"}]
+    question = {"stem": "Where?", "choices": choices}
+    path = write(tmp_path / "x.jsonl", {"id": "q1", "question": question, "answerKey": "B"})
     (read,) = read_choices(path, "commonsenseqa", Columns((), id="id"))
     assert (read.id, read.question, read.choices) == ("q1", "Where?", ("bank", "mall"))
     assert (read.answer, read.where) == (1, f"{path}:1")
@@ -49,7 +39,7 @@ def test_swag_as_published(tmp_path):
 
 def test_hellaswag_as_published(tmp_path):
     row = {"ind": 4, "ctx_a": "A boat.", "ctx_b": "it", "endings": ["sinks", "sails", "a", "b"]}
-    path = lines(tmp_path / "x.jsonl", row | {"label": 1}, row | {"ctx_b": "", "label": 0})
+    path = write(tmp_path / "x.jsonl", row | {"label": 1}, row | {"ctx_b": "", "label": 0})
     first, second = read_choices(path, "hellaswag", NONE)
     assert (first.choices[1], first.answer, second.choices[0]) == ("it sails", 1, "sinks")
 

@@ -16,7 +16,7 @@ from tests.data.entries import read
 COLUMNS = Columns((0,), label=-1)
 
 
-def tags(*sentences: str) -> list[str]:
+def tags(*sentences):
     made = [TagExample("", (), tuple(sentence.split()), "f:1") for sentence in sentences]
     return [" ".join(example.tags) for example in iob2(made)]
 

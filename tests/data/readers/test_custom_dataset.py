@@ -1,4 +1,6 @@
-"""A user's own files are one entry of the configuration, of any kind and layout."""
+"""A user's own files are one entry of the configuration: the task whose head they train, labels
+that are found, the dev split, the hub.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +8,31 @@ import json
 import re
 
 import pytest
+from ruamel.yaml import YAML
 
 from road_ray.config import json_schema, load
+from road_ray.config.base import resume_identity
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import find_dataset, load_split
+from road_ray.data.features.encode_examples import check_labels
+from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of
 from road_ray.data.readers.custom_dataset import CustomDataset
-from road_ray.data.task_and_dataset import Classify
-from road_ray.data.tokenizer import train_wordpiece
+from road_ray.data.task_and_dataset import Classify, Span, Tag
 from road_ray.errors import ConfigError, DataError
+from road_ray.recipes.run_directory.input_files import split_files
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.verbs import configure
+from tests.data.entries import write
+
+REVIEW = {"train": "r.csv", "text": ["t"], "label": "l"}
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return train_wordpiece(
-        ["the red and the green apple fell far from the tree " * 9], vocab_size=60
-    )
+def source(root=None, **sets):
+    made = {name: CustomDataset(**own) for name, own in sets.items()}
+    return SourceConfig(root=None if root is None else str(root), sets=made)
 
 
-def split_of(tokenizer, tmp_path, part="train", **own):
-    source = SourceConfig(root=str(tmp_path), sets={"mine": CustomDataset(**own)})
-    return load_split("mine", part, source, tokenizer)
+def split_of(tokenizer, tmp_path, **own):
+    return load_split("mine", "train", source(tmp_path, mine=own), tokenizer)
 
 
 def test_a_csv_with_two_texts_and_labels_by_name(tokenizer, tmp_path):
@@ -49,8 +54,8 @@ def test_one_text_column_needs_no_list(tmp_path):
     )
     for override, columns in (([], ("title",)), (["0"], (0,)), (["body,b"], ("body", "b"))):
         words = [f"data.sets.mine.text={word}" for word in override]
-        source = configure("finetune", path=path, overrides=words).data
-        assert source.sets["mine"].text == columns
+        own = configure("finetune", path=path, overrides=words).data.sets["mine"]
+        assert own.text == columns
     with pytest.raises(ConfigError, match=r"data.sets.mine.text.*true"):
         configure("finetune", path=path, overrides=["data.sets.mine.text=true"])
     schema = json_schema(CustomDataset)["properties"]["text"]["anyOf"]
@@ -70,11 +75,11 @@ SEVERAL = {"kind": "multi", "train": "a.csv", "text": ["t"], "labels": ["joy", "
 
 
 def test_names_of_other_sets_are_refused():
-    own = CustomDataset(train="x.csv", task="nli", text=("a", "b"))
+    own = {"train": "x.csv", "task": "nli", "text": ("a", "b")}
     with pytest.raises(ConfigError, match="the catalogue has a data set of that name"):
-        find_dataset("mnli", SourceConfig(sets={"mnli": own}))
+        find_dataset("mnli", source(mnli=own))
     with pytest.raises(ConfigError, match="did you mean 'mine'"):
-        find_dataset("mime", SourceConfig(sets={"mine": own}))
+        find_dataset("mime", source(mine=own))
 
 
 @pytest.mark.parametrize(
@@ -152,3 +157,214 @@ def test_labels_that_stand_twice_are_refused_with_their_line(labels, tmp_path):
         ConfigError, match=r"own\.yaml:4 .*(?s:labels.*one label.*every label once)"
     ):
         load(FinetuneConfig, path=file)
+
+
+def test_two_sets_share_a_head_with_labels_by_name(tokenizer, tmp_path):
+    (tmp_path / "a.csv").write_text("t,l\nred,bad\ngreen,good\n")
+    (tmp_path / "b.csv").write_text("t,l\napple,good\nfar,bad\n")
+    mine = source(
+        tmp_path,
+        a=REVIEW | {"train": "a.csv", "task": "reviews", "labels": ["bad", "good"]},
+        b=REVIEW | {"train": "b.csv", "task": "reviews", "labels": ["good", "bad"]},
+        c=REVIEW | {"train": "b.csv", "task": "reviews"},
+    )
+    first, second, third = (load_split(name, "train", mine, tokenizer) for name in "abc")
+    assert first.task == second.task == third.task
+    assert first.task.kind == Classify(("bad", "good"))
+    assert first.features.gold["labels"].tolist() == [0, 1]
+    assert second.features.gold["labels"].tolist() == third.features.gold["labels"].tolist()
+    assert second.features.gold["labels"].tolist() == [1, 0]
+    known = REVIEW | {"train": "b.csv", "task": "boolq", "label_map": {"bad": "no", "good": "yes"}}
+    split = load_split("mine", "train", source(tmp_path, mine=known), tokenizer)
+    assert split.task.kind == Classify(("no", "yes"))
+    assert split.features.gold["labels"].tolist() == [1, 0]
+
+
+def test_labels_in_another_spelling_are_those_of_the_task(tmp_path):
+    (tmp_path / "b.csv").write_text("t,l\napple,good\nfar,bad\nred,1\nred,Good\n")
+    one = REVIEW | {"task": "reviews", "labels": ["Good", "Bad"]}
+    other = REVIEW | {"train": "b.csv", "task": "reviews", "labels": ["bad", "good"]}
+    mine = source(tmp_path, a=one, b=other | {"label_map": {"1": "good"}})
+    entry, task = find_dataset("b", mine)
+    assert entry.label_map == {"bad": "Bad", "good": "Good", "1": "Good"}
+    bare = source(tmp_path, a=one, b=other | {"labels": [], "label_map": {"1": "good"}})
+    assert find_dataset("b", bare)[0].label_map == {"1": "Good"}
+    check_labels(read_examples(entry, "train", tmp_path), entry, task)
+    (tmp_path / "b.csv").write_text("t,l\napple,GOOD\n")
+    with pytest.raises(DataError, match=r"b.csv:2 label='GOOD', allowed: 'bad' = Bad"):
+        check_labels(read_examples(entry, "train", tmp_path), entry, task)
+    assert find_dataset("a", mine)[0] == mine.sets["a"].dataset("a")
+
+
+def test_a_label_below_zero_of_the_task_is_none_that_a_test_split_hides(tmp_path):
+    (tmp_path / "b.csv").write_text("t,l\nx,-1\ny,neutral\n")
+    files = REVIEW | {"train": "b.csv", "test": "b.csv", "task": "mood"}
+    mine = source(
+        tmp_path, a=files | {"labels": ["-1", "0"]}, b=files | {"label_map": {"neutral": "0"}}
+    )
+    entry, _ = find_dataset("b", mine)
+    assert [row.label for row in read_examples(entry, "test", tmp_path)] == ["-1", "neutral"]
+    other, _ = find_dataset("c", source(tmp_path, c=files | {"task": "sentiment"}))
+    assert [row.label for row in read_examples(other, "test", tmp_path)] == [None, "neutral"]
+
+
+TAGS = {"kind": "tag", "task": "x", "train": "x.conll"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "allowed: the same labels, in any order"),
+        ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind is regress, data.sets.one of the same"),
+        ({"kind": "regress"}, {"kind": "regress", "high": 5.0}, "allowed: the same, for one head"),
+        ({"labels": ["a", "b"]}, {"label_map": {"0": "c"}}, r"labels \['c'\], those of .*'a', 'b'"),
+        (
+            TAGS | {"labels": ["O", "B-PER", "I-PER"]},
+            TAGS | {"labels": ["O", "B-Per", "I-Per"]},  # tags are read as they are
+            "allowed: the same labels, in any order",
+        ),
+        ({"labels": ["a", "b"]}, {"task": "sentimnt"}, "did you mean 'sentiment'"),
+        ({"labels": ["a", "b"]}, {"task": "mrc"}, "kind is classify, task mrc is of kind Span"),
+    ],
+)
+def test_sets_that_do_not_fit_together_are_refused(one, other, message):
+    mine = source(one=REVIEW | {"task": "x"} | one, other=REVIEW | {"task": "x"} | other)
+    find_dataset("one", mine)
+    with pytest.raises(ConfigError, match=message):
+        find_dataset("other", mine)
+
+
+def test_own_spans_share_the_head_of_squad():
+    mine = source(a={"kind": "span", "train": "a.json"}, b={"kind": "span", "dev": "b.json"})
+    tasks = {find_dataset(name, mine)[1] for name in ("a", "b", "squad_v2")}
+    assert len(tasks) == 1
+    assert isinstance(tasks.pop().kind, Span)
+    other = source(a={"kind": "span", "train": "a.json", "task": "manuals"})
+    assert find_dataset("a", other)[1].name == "manuals"
+
+
+@pytest.mark.parametrize(
+    ("own", "content", "labels"),
+    [
+        ({"text": ["t"], "label": "l"}, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
+        ({"text": ["t"], "label": "l", "label_map": {"n": "no"}}, "t,l\nx,no\ny,n\n", ["n", "no"]),
+        ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
+    ],
+)
+def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels):
+    (tmp_path / "x.csv").write_text(content)
+    own |= {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
+    with pytest.raises(ConfigError) as refused:
+        find_dataset("mine", source(tmp_path, mine=own))
+    message = str(refused.value)
+    assert "x.csv has: " in message
+    line = next(line for line in message.splitlines() if "labels: [" in line)
+    pasted = YAML(typ="safe").load(line.strip())["labels"]
+    assert pasted == (labels or ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])
+    kind = find_dataset("mine", source(tmp_path, mine=own | {"labels": pasted}))[1].kind
+    assert isinstance(kind, Classify | Tag)
+    assert kind.labels == tuple(pasted)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("t,l\nx,a\ny,a\n", "x.csv has 1 different values in column 'l': 'a'"),
+        ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "kind: regress.*300 different values"),
+    ],
+)
+def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, message):
+    (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
+        find_dataset("mine", source(tmp_path, mine=REVIEW | {"train": "x.csv"}))
+
+
+def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
+    rows = [f"text {number % 40},{'ab'[number % 2]}" for number in range(100)]
+    (tmp_path / "r.csv").write_text("\n".join(["t,l", *rows]) + "\n")
+    settings = REVIEW | {"labels": ["a", "b"], "dev_fraction": 0.2}
+    entry, _ = find_dataset("mine", mine := source(tmp_path, mine=settings))
+    train, dev = (read_examples(entry, part, root_of("mine", mine)) for part in ("train", "dev"))
+    assert len(train) + len(dev) == 100
+    assert 20 <= len(dev) <= 22  # up to the rest of the last group of equal texts
+    assert not {item.texts for item in train} & {item.texts for item in dev}
+    assert read_examples(entry, "dev", root_of("mine", mine)) == dev
+    assert split_files(mine, ["mine"], "dev") == [tmp_path / "r.csv"]
+    (tmp_path / "r.csv").write_text("t,l\nsame,a\nSame,b\n")
+    with pytest.raises(DataError, match="all 2 rows have one text"):
+        read_examples(entry, "dev", tmp_path)
+
+
+def test_a_dev_fraction_keeps_all_questions_about_a_context_together(tmp_path):
+    rows = [{"id": str(n), "context": f"x {n % 10}", "question": f"{n}?"} for n in range(100)]
+    write(tmp_path / "q.jsonl", *rows)
+    mine = source(tmp_path, q={"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25})
+    entry, _ = find_dataset("q", mine)
+    train, dev = (read_examples(entry, part, tmp_path) for part in ("train", "dev"))
+    assert len(dev) == 30
+    assert not {item.context for item in train} & {item.context for item in dev}
+
+
+def test_a_wrong_label_beyond_max_rows_is_found(tokenizer, tmp_path):
+    rows = "".join(f"red {n},{'x' if n == 99 else 'a'}\n" for n in range(100))
+    (tmp_path / "r.csv").write_text(f"t,l\n{rows}")
+    mine = source(tmp_path, mine=REVIEW | {"labels": ["a", "b"]})
+    with pytest.raises(DataError, match=r"r.csv:101 label='x', allowed: a, b"):
+        load_split("mine", "train", mine.model_copy(update={"max_rows": 2}), tokenizer)
+
+
+def test_paths_are_relative_to_the_yaml_file_that_names_them(tmp_path, monkeypatch):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "r.csv").write_text("t,l\nred,a\n")
+    (tmp_path / "project" / "d.csv.gz").write_bytes(b"")
+    settings = {**REVIEW, "dev": "d.csv", "test": "elsewhere.csv", "labels": ["a", "b"]}
+    file = tmp_path / "project" / "own.yaml"
+    file.write_text(json.dumps({"data": {"sets": {"mine": settings}}}))
+    monkeypatch.chdir(tmp_path)
+    entry = load(FinetuneConfig, path=file.relative_to(tmp_path)).data.sets["mine"]
+    assert entry.train == str(tmp_path / "project" / "r.csv")
+    assert entry.dev == str(tmp_path / "project" / "d.csv")
+    assert entry.test == "elsewhere.csv"
+    (tmp_path / "project" / "train").mkdir()  # beside a split of the hub of that name
+    file.write_text(
+        json.dumps({"data": {"sets": {"mine": {**settings, "hub": "x/y", "train": "train"}}}})
+    )
+    assert load(FinetuneConfig, path=file).data.sets["mine"].train == "train"
+
+
+def test_where_the_files_of_own_sets_lie_is_no_part_of_a_runs_identity():
+    def identity(**changed):
+        settings = REVIEW | {"labels": ["a", "b"]} | changed
+        return resume_identity(load(FinetuneConfig, base={"data": {"sets": {"mine": settings}}}))
+
+    assert identity(train="/a/x.csv") == identity(train="/b/x.csv")
+    assert identity(label="l") != identity(label="m")
+    assert identity(hub="x/y", train="train") != identity(hub="x/y", train="train[:10]")
+
+
+def test_a_hub_data_set_by_name(tokenizer, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    recorded, names = tmp_path / "recorded", datasets.ClassLabel(names=["calm", "urgent"])
+    for split, number in (("train", 8), ("validation", 4)):
+        texts, labels = [f"mail {n}" for n in range(number)], [n % 2 for n in range(number)]
+        rows = datasets.Dataset.from_dict({"body": texts, "label": labels})
+        place = recorded / f"{split}-00000-of-00001.parquet"
+        rows.cast_column("label", names).to_parquet(place)
+    settings = {"hub": str(recorded), "text": ["body"], "labels": ["urgent", "calm"]}
+    mine = source(tmp_path, mails=settings)
+    train, dev = (load_split("mails", part, mine, tokenizer) for part in ("train", "dev"))
+    assert (len(train.features), len(dev.features)) == (8, 4)
+    assert dev.features.gold["labels"].tolist() == [1, 0, 1, 0]
+    assert split_files(mine, ["mails"], "train") == []
+    fraction = source(mails=settings | {"dev_fraction": 0.25, "train": "train"})
+    assert len(load_split("mails", "dev", fraction, tokenizer).features) == 2
+    with pytest.raises(ConfigError, match=r'labels: \["calm", "urgent"\]'):
+        find_dataset("mails", source(mails=settings | {"labels": []}))
+    with pytest.raises(DataError, match=r"no column 'bodi'; found: body, label; nearest: 'bodi'"):
+        load_split("mails", "dev", source(mails=settings | {"text": ["bodi"]}), tokenizer)
+    with pytest.raises(
+        DataError, match=re.escape("configuration, revision and split of data.sets.m")
+    ):
+        load_split("mails", "dev", source(mails=settings | {"dev": "nowhere"}), tokenizer)

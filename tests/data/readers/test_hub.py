@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,29 +16,29 @@ from road_ray.data.readers import tables
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.tables import load_rows
-from road_ray.data.task_and_dataset import Classify, Dataset, Hub
+from road_ray.data.task_and_dataset import Classify, Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.verbs import configure
 
 
-def hub_examples(entry: Dataset, rows: Any, split: str = "train") -> list[Any]:
+def hub_examples(entry, rows, split="train"):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "load_rows", lambda hub, part: rows)
         return read_split(replace(entry, hub=replace(entry.hub, path="hub")), None, split)
 
 
-def read_hub(entry: Dataset, split: str) -> list[Any]:
+def read_hub(entry, split):
     return read_split(entry, None, split)
 
 
-def table(names: list[str] | None = None, **columns: list[Any]) -> Any:
+def table(names=None, **columns):
     import datasets
 
     rows = datasets.Dataset.from_dict(columns)
     return rows.cast_column("label", datasets.ClassLabel(names=names)) if names else rows
 
 
-def test_class_numbers_become_what_the_files_say() -> None:
+def test_class_numbers_become_what_the_files_say():
     qqp = table(
         ["not_duplicate", "duplicate"], question1=["a"], question2=["b"], label=[1], idx=[9]
     )
@@ -47,9 +46,7 @@ def test_class_numbers_become_what_the_files_say() -> None:
         ["entailment", "neutral", "contradiction"],
         premise=["a", "c", "e"], hypothesis=["b", "d", "f"], label=[2, -1, 0], idx=[0, 1, 2],
     )  # fmt: skip
-
     cola = table(["unacceptable", "acceptable"], sentence=["a"], label=[1], idx=[0])
-
     assert hub_examples(dataset("cola"), cola) == [
         TextExample("0", ("a",), "1", "hf://hub/train:1")
     ]
@@ -64,13 +61,12 @@ def test_class_numbers_become_what_the_files_say() -> None:
     assert [getattr(e, "label", "") for e in hidden] == ["contradiction", None, "entailment"]
 
 
-def test_numbers_and_spans_come_from_the_hub_too() -> None:
+def test_numbers_and_spans_come_from_the_hub_too():
     stsb = table(sentence1=["a"], sentence2=["b"], label=[2.5], idx=[0])
     squad = table(
         id=["q1", "q2"], title=["t", "t"], context=["a b", "a b"], question=["x", "y"],
         answers=[{"text": ["b"], "answer_start": [2]}, {"text": [], "answer_start": []}],
     )  # fmt: skip
-
     assert hub_examples(dataset("stsb"), stsb) == [
         TextExample("0", ("a", "b"), "2.5", "hf://hub/train:1")
     ]
@@ -78,7 +74,7 @@ def test_numbers_and_spans_come_from_the_hub_too() -> None:
     assert [getattr(e, "answers", None) for e in spans] == [(Answer("b", 2),), ()]
 
 
-def test_other_columns_on_the_hub_are_named() -> None:
+def test_other_columns_on_the_hub_are_named():
     with pytest.raises(
         DataError, match="hub/train:1: no column 'sentence1', 'sentence2'; found: premise, label"
     ):
@@ -132,7 +128,7 @@ def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypat
     rows.to_parquet(tmp_path / "large" / "train-0-of-1.parquet")
     keys = {"hub": str(tmp_path / "large"), "text": "body", "labels": ["bad", "good"]}
 
-    def read(**more: Any) -> list[Any]:
+    def read(**more):
         entry = load(CustomDataset, overrides=keys | {"train": "train"} | more).dataset("large")
         return read_hub(entry, "train")
 
@@ -143,7 +139,7 @@ def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypat
     assert list((tmp_path / "cache").rglob("*.arrow"))
 
 
-def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None:
+def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on():
     with pytest.raises(ConfigError, match=r"newsqa(.|\n)*data.root"):
         read_hub(dataset("newsqa"), "dev")
     nowhere = replace(dataset("sst2"), hub=Hub("road-ray/no-such-data-set"))
@@ -151,7 +147,7 @@ def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None
         read_hub(nowhere, "dev")
 
 
-def test_hidden_labels_of_a_test_split_are_none() -> None:
+def test_hidden_labels_of_a_test_split_are_none():
     stsb = table(sentence1=["a", "c"], sentence2=["b", "d"], label=[-1.0, 2.5], idx=[0, 1])
     read = hub_examples(dataset("stsb"), stsb, "test")
     assert [getattr(e, "label", "") for e in read] == [None, "2.5"]

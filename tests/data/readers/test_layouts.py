@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from road_ray.data.examples import SpanExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import LAYOUTS, read_split
-from road_ray.data.task_and_dataset import Classify, Dataset, Span, Splits, Tag
+from road_ray.data.task_and_dataset import Classify, Span, Splits, Tag
 from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.metrics import known_metrics
 
@@ -45,7 +44,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_real_files_have_the_promised_rows(real_data: Path, name: str) -> None:
+def test_real_files_have_the_promised_rows(real_data, name):
     for split, count in zip(("train", "dev", "test"), ROWS[name], strict=True):
         if count is None:
             with pytest.raises((ConfigError, DataError), match=f"data set '{name}'"):
@@ -54,14 +53,14 @@ def test_real_files_have_the_promised_rows(real_data: Path, name: str) -> None:
             assert len(read_split(dataset(name), real_data, split)) == count
 
 
-def test_unanswerable_questions_are_as_many_as_promised(real_data: Path) -> None:
+def test_unanswerable_questions_are_as_many_as_promised(real_data):
     for split, count in (("train", 3_168), ("dev", 2_777)):
         examples = read_split(dataset("squad_v2"), real_data, split)
         assert sum(isinstance(e, SpanExample) and not e.answers for e in examples) == count
 
 
 @pytest.mark.parametrize("entry", DATASETS.values(), ids=lambda entry: entry.name)
-def test_an_entry_names_tasks_layouts_metrics_and_labels_that_exist(entry: Dataset) -> None:
+def test_an_entry_names_tasks_layouts_metrics_and_labels_that_exist(entry):
     assert entry.layout in LAYOUTS
     kind = TASKS[entry.task].kind
     known = {"exact", "f1"} if isinstance(kind, Span) else set(known_metrics())
@@ -73,37 +72,28 @@ def test_an_entry_names_tasks_layouts_metrics_and_labels_that_exist(entry: Datas
     assert entry.splits.train or entry.splits.dev or entry.splits.test
 
 
-def sst2_at(root: Path, name: str, content: bytes) -> Path:
+def sst2_at(root, name, content):
     (root / "glue" / "SST-2").mkdir(parents=True, exist_ok=True)
     (root / "glue" / "SST-2" / name).write_bytes(content)
     return root
 
 
-def test_a_plain_file_goes_before_the_packed_one(tmp_path: Path) -> None:
+def test_a_plain_file_goes_before_the_packed_one(tmp_path):
     packed = gzip.compress(b"sentence\tlabel\npacked\t1\n")
     root = sst2_at(tmp_path, "dev.tsv.gz", packed)
-    assert read_split(dataset("sst2"), root, "dev")[0].texts == ("packed",)  # type: ignore[union-attr]
+    assert read_split(dataset("sst2"), root, "dev")[0].texts == ("packed",)
     sst2_at(root, "dev.tsv", b"sentence\tlabel\nplain\t1\n")
-    assert read_split(dataset("sst2"), root, "dev")[0].texts == ("plain",)  # type: ignore[union-attr]
+    assert read_split(dataset("sst2"), root, "dev")[0].texts == ("plain",)
 
 
-def test_several_dev_files_follow_each_other(tmp_path: Path) -> None:
+def test_several_dev_files_follow_each_other(tmp_path):
     entry = replace(dataset("sst2"), splits=Splits(dev=("dev_b.tsv", "dev_a.tsv")))
     sst2_at(tmp_path, "dev_a.tsv", b"sentence\tlabel\na\t1\n")
     sst2_at(tmp_path, "dev_b.tsv", b"sentence\tlabel\nb\t1\n")
-
-    assert [e.texts for e in read_split(entry, tmp_path, "dev")] == [("b",), ("a",)]  # type: ignore[union-attr]
-
-
-def test_labels_are_demanded_except_for_test(tmp_path: Path) -> None:
-    for name in ("train.tsv", "test.tsv"):
-        sst2_at(tmp_path, name, b"index\tsentence\n0\tx\n")
-    assert read_split(dataset("sst2"), tmp_path, "test")[0].label is None  # type: ignore[union-attr]
-    with pytest.raises(DataError, match="no column 'label'; found: index, sentence"):
-        read_split(dataset("sst2"), tmp_path, "train")
+    assert [e.texts for e in read_split(entry, tmp_path, "dev")] == [("b",), ("a",)]
 
 
-def test_a_missing_file_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_a_missing_file_says_what_was_looked_for(tmp_path):
     with pytest.raises(DataError) as raised:
         read_split(dataset("sst2"), tmp_path, "train")
     text = str(raised.value)
@@ -115,9 +105,7 @@ def test_a_missing_file_says_what_was_looked_for(tmp_path: Path) -> None:
         read_split(dataset("sst2"), tmp_path, "train")
 
 
-def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train.tsv: 0 usable rows of 0"):
-        read_split(dataset("sst2"), sst2_at(tmp_path, "train.tsv", b""), "train")
+def test_an_unknown_split_is_named(tmp_path):
     with pytest.raises(ConfigError, match="unknown split 'valid'; known: train, dev, test"):
         read_split(dataset("sst2"), tmp_path, "valid")
 
@@ -133,16 +121,16 @@ def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
         ({"labels": ["no", "1"], "label_map": {"": "no"}}, ["1", "", None]),
     ],
 )
-def test_hidden_labels_of_a_test_file_are_none(tmp_path: Path, own, labels) -> None:
+def test_hidden_labels_of_a_test_file_are_none(tmp_path, own, labels):
     (tmp_path / "t.csv").write_text("a,label\nx,1\ny,\nz,-1\n")
     keys = {"train": "t.csv", "test": "t.csv", "text": ["a"]}
     entry, _ = find_dataset("mine", SourceConfig(sets={"mine": CustomDataset(**keys, **own)}))
-    assert [e.label for e in read_split(entry, tmp_path, "test")] == labels  # type: ignore[union-attr]
-    train = [e.label for e in read_split(entry, tmp_path, "train")]  # type: ignore[union-attr]
+    assert [e.label for e in read_split(entry, tmp_path, "test")] == labels
+    train = [e.label for e in read_split(entry, tmp_path, "train")]
     assert train == ["1", *([""] if "" in entry.label_map else []), "-1"]
 
 
-def test_a_wrong_path_names_the_nearest_file(tmp_path: Path) -> None:
+def test_a_wrong_path_names_the_nearest_file(tmp_path):
     (tmp_path / "tickets-train.csv").write_text("a,label\nx,1\n")
     (tmp_path / "other.csv").write_text("a,label\nx,1\n")
     for train in ("ticket-train.csv", "tickets_train.csv"):

@@ -26,7 +26,7 @@ PASSAGE = "[DOC] [TLE] Ann lives in Rome. Rome is old."
 HEADER = {"header": {"dataset": "TriviaQA", "split": "train"}}
 
 
-def row(*spans: tuple[int, int], qid: str = "q1", context: str = PASSAGE) -> dict:
+def row(*spans, qid="q1", context=PASSAGE):
     answers = [{"text": "Rome", "char_spans": [list(s)], "token_spans": [[5, 5]]} for s in spans]
     question = {"qid": qid, "question": "Where?", "answers": ["Rome"], "detected_answers": answers}
     return {"id": "", "context": context, "context_tokens": [], "qas": [question]}
@@ -64,7 +64,7 @@ read_quac = partial(read, layout="quac")
 CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"
 
 
-def turn(number: int, question: str, text: str, yesno: str = "x", followup: str = "m") -> dict:
+def turn(number, question, text, yesno="x", followup="m"):
     answer = {"text": text, "answer_start": CONTEXT.index(text)}
     fields = {"id": f"C_q#{number}", "question": question, "yesno": yesno, "followup": followup}
     return fields | {"answers": [answer], "orig_answer": answer}
@@ -98,7 +98,7 @@ def test_dialogs_have_spans_and_labels(root):
 
 
 def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
-    def asked(number: int, *texts: str) -> dict:
+    def asked(number, *texts):
         answers = [{"text": text, "answer_start": CONTEXT.index(text)} for text in texts]
         return turn(number, "who?", texts[0]) | {"answers": answers}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +12,8 @@ from road_ray.data.inspection.guess import guess
 from road_ray.data.load_split import find_dataset, load_split, read_examples
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import MultiLabel
-from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
+from tests.data.entries import write
 
 LABELS = ["joy", "anger", "fear"]
 ENTRY = {"kind": "multi", "text": "text", "labels": LABELS}
@@ -26,19 +24,22 @@ def source_of(tmp_path, file, **entry):
     return SourceConfig(root=str(tmp_path), sets={"own": own}, cache="off")
 
 
-def sets_of(source, split="train"):
-    tokenizer = train_wordpiece(["the red and the green apple fell far " * 9], vocab_size=60)
-    return load_split("own", split, source, tokenizer).features.gold["labels"].tolist()
+@pytest.fixture
+def sets_of(tokenizer):
+    def of(source, split="train"):
+        return load_split("own", split, source, tokenizer).features.gold["labels"].tolist()
+
+    return of
 
 
-def jsonl(*labels):
-    return "".join(json.dumps({"text": "red", "labels": own}) + "\n" for own in labels)
+def jsonl(path, *labels):
+    return write(path, *({"text": "red", "labels": own} for own in labels))
 
 
-def test_every_form_of_file_gives_the_same_labels(tmp_path):
+def test_every_form_of_file_gives_the_same_labels(sets_of, tmp_path):
     expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     names = [["joy", "fear"], [], ["anger"]]
-    (tmp_path / "a.jsonl").write_text(jsonl(*names))
+    jsonl(tmp_path / "a.jsonl", *names)
     pq.write_table(pa.table({"text": ["red"] * 3, "labels": names}), tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text("text,labels\nred,joy; fear\nred,\nred,anger\n")
     marks = "text,joy,anger,fear\nred,1,0,1\nred,0,0,0\nred,0,1,0\n"
@@ -54,7 +55,7 @@ def test_every_form_of_file_gives_the_same_labels(tmp_path):
     assert find_dataset("own", bare)[1].kind == MultiLabel(tuple(LABELS))
 
 
-def test_numbers_of_classes_have_the_names_of_the_features(tmp_path):
+def test_numbers_of_classes_have_the_names_of_the_features(sets_of, tmp_path):
     import datasets
 
     classes = datasets.List(datasets.ClassLabel(names=[*LABELS, "awe"]))
@@ -67,11 +68,11 @@ def test_numbers_of_classes_have_the_names_of_the_features(tmp_path):
     assert (entry["kind"], entry["labels"]) == ("multi", [*LABELS, "awe"])
 
 
-def test_hidden_labels_of_a_test_split_and_other_spellings(tmp_path):
+def test_hidden_labels_of_a_test_split_and_other_spellings(sets_of, tmp_path):
     (tmp_path / "t.csv").write_text("text,joy,anger,fear\nred,-1,-1,-1\nred,0,1,0\n")
     source = source_of(tmp_path, None, test="t.csv", label=LABELS)
     assert sets_of(source, "test") == [[-100] * 3, [0, 1, 0]]
-    (tmp_path / "m.jsonl").write_text(jsonl([0, "Wut"]))
+    jsonl(tmp_path / "m.jsonl", [0, "Wut"])
     source = source_of(tmp_path, "m.jsonl", label="labels", label_map={"0": "joy", "Wut": "anger"})
     assert sets_of(source) == [[1, 1, 0]]
 
@@ -91,7 +92,7 @@ def test_hidden_labels_of_a_test_split_and_other_spellings(tmp_path):
     ],
 )
 def test_bad_rows_are_refused_with_their_place(tmp_path, labels, message):
-    (tmp_path / "a.jsonl").write_text(jsonl(labels))
+    jsonl(tmp_path / "a.jsonl", labels)
     source = source_of(tmp_path, "a.jsonl", label="labels")
     entry, task = find_dataset("own", source)
     with pytest.raises(DataError, match=f"a.jsonl{message}|{message}"):

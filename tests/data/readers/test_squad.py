@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,32 +16,31 @@ read_squad = partial(read, layout="squad_json")
 CONTEXT = "The café is in Ulm. The bar is in Bonn."
 
 
-def question(id: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
+def question(id, *answers, **more):
     golds = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": id, "question": "Where?", "answers": golds, **more}
 
 
-def write(path: Path, *questions: dict[str, Any], context: str = CONTEXT) -> Path:
+def write(path, *questions, context=CONTEXT):
     layout = {"data": [{"title": "t", "paragraphs": [{"context": context, "qas": questions}]}]}
     path.write_text(json.dumps(layout))
     return path
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "dev.json"
 
 
-def test_answers_stand_where_they_say(file: Path) -> None:
+def test_answers_stand_where_they_say(file):
     (example,) = read_squad(write(file, question("q1", ("Ulm", 15), ("in Ulm", 12))))
-
     assert example.id == "q1"
     assert (example.question, example.context) == ("Where?", CONTEXT)
     assert example.answers == (Answer("Ulm", 15), Answer("in Ulm", 12))
     assert example.where == f"{file}: question 'q1'"
 
 
-def test_no_answers_means_unanswerable_and_plausible_answers_are_not_gold(file: Path) -> None:
+def test_no_answers_means_unanswerable_and_plausible_answers_are_not_gold(file):
     plausible = [{"text": "Ulm", "answer_start": 15}]
     write(
         file,
@@ -54,27 +51,21 @@ def test_no_answers_means_unanswerable_and_plausible_answers_are_not_gold(file: 
     assert [e.answers for e in read_squad(file)] == [(), (), ()]
 
 
-def test_answers_of_an_impossible_question_are_dropped_and_counted(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_answers_of_an_impossible_question_are_dropped_and_counted(file, caplog):
     (example,) = read_squad(write(file, question("q1", ("Ulm", 15), is_impossible=True)))
-
     assert example.answers == ()
     assert "dropped the answers of 1 questions with is_impossible" in caplog.text
 
 
 @pytest.mark.parametrize("start", [14, -1])
-def test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted(
-    file: Path, start: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted(file, start, caplog):
     (example,) = read_squad(write(file, question("q1", ("Ulm", start))))
-
     assert example.answers == (Answer("Ulm", 15),)
     assert f"moved 1 answers to where they stand: {file}: question 'q1'" in caplog.text
 
 
 @pytest.mark.parametrize(("start", "moved"), [(10, 0), (11, 20), (36, 20)])
-def test_the_nearest_of_several_places_is_taken(file: Path, start: int, moved: int) -> None:
+def test_the_nearest_of_several_places_is_taken(file, start, moved):
     assert read_squad(write(file, question("q1", ("The", start))))[0].answers[0].start == moved
 
 

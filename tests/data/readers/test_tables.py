@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from road_ray.errors import DataError
 ROWS = [{"text": "a fine, long film", "label": "good"}, {"text": "é", "label": "bad"}]
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
+def write(path, rows):
     """Write rows as ``datasets`` and people write them, by the name of the file."""
     import datasets
 

@@ -1,25 +1,19 @@
-"""Rows without labels follow those of a data set, from files and other data sets."""
+"""Rows without labels follow those of a data set, and folds follow from what an example says."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
-from road_ray.data.examples import UNKNOWN
+from road_ray.data.examples import UNKNOWN, ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.load_split import find_dataset, load_split
-from road_ray.data.tokenizer import train_wordpiece
-from road_ray.data.training_rows import read_unlabelled
+from road_ray.data.training_rows import fold_of, read_unlabelled, row_folds
 from road_ray.errors import ConfigError, DataError
-
-
-@pytest.fixture(scope="module")
-def tokenizer(world):
-    return train_wordpiece([(world / "squad" / "train-v2.0.json").read_text()], vocab_size=600)
+from tests.data.entries import write
 
 
 @pytest.fixture
@@ -31,19 +25,14 @@ def train(world, tokenizer):
     return load
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
     plain = train("sst2")
     lines = tmp_path / "more.txt"
     lines.write_text("a fine film\n\ndull\n")
-    named = write(tmp_path / "more.jsonl", [{"sentence": "one", "label": "9"}, {"sentence": "two"}])
+    named = write(tmp_path / "more.jsonl", {"sentence": "one", "label": "9"}, {"sentence": "two"})
     usual = tmp_path / "more.csv"
     usual.write_text("text\nthree\n")
-    split = train("sst2", str(lines), named, str(usual))
+    split = train("sst2", str(lines), str(named), str(usual))
     new = split.examples[len(plain.examples) :]
     assert [e.texts[0] for e in new] == ["a fine film", "dull", "one", "two", "three"]
     assert {e.label for e in new} == {None}
@@ -54,10 +43,10 @@ def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
 
 
 def test_a_column_of_text_may_be_called_answers(tmp_path):
-    path = write(tmp_path / "x.jsonl", [{"answers": "forty-two", "id": 7}])
+    path = write(tmp_path / "x.jsonl", {"answers": "forty-two", "id": 7})
     own = {"train": "t.csv", "text": ["answers"], "labels": ["a", "b"]}
     entry, kind = find_dataset("mine", SourceConfig(sets={"mine": own}))
-    assert [e.texts for e in read_unlabelled(Path(path), entry, kind)] == [("forty-two",)]
+    assert [e.texts for e in read_unlabelled(path, entry, kind)] == [("forty-two",)]
 
 
 def test_max_rows_counts_labelled_rows_only(train, tmp_path):
@@ -95,8 +84,8 @@ def test_a_data_set_is_used_without_its_labels(train):
 
 def test_questions_without_answers_are_unknown_and_not_unanswerable(train, world, tmp_path):
     known = train("squad_v2")
-    more = write(tmp_path / "more.jsonl", [{"question": "who ?", "context": "Ada wrote it ."}])
-    split = train("squad_v2", more, "squad_v2", str(world / "squad" / "train-v2.0.json"))
+    more = write(tmp_path / "more.jsonl", {"question": "who ?", "context": "Ada wrote it ."})
+    split = train("squad_v2", str(more), "squad_v2", str(world / "squad" / "train-v2.0.json"))
     rows = len(known.features)
     for name in ("start_positions", "end_positions"):
         values = split.features.gold[name]
@@ -131,3 +120,52 @@ def test_tags_are_refused(tmp_path):
 
     with pytest.raises(ConfigError, match="rows of tags cannot be unlabelled"):
         read_unlabelled(tmp_path / "a.jsonl", dataset("conll2003"), task("ner"))
+
+
+def text(*texts):
+    return TextExample(id="1", texts=texts, label="x", where="f:1")
+
+
+def test_a_fold_does_not_depend_on_label_place_case_or_space():
+    first = text("A fine  film", "indeed")
+    other = TextExample(id="9", texts=("a fine film", "Indeed"), label=None, where="g:7")
+    assert fold_of(first, 1000) == fold_of(other, 1000)
+    assert fold_of(first, 1000) == fold_of(text("Indeed", "A fine film"), 1000), "nor on the order"
+    assert fold_of(first, 1000) != fold_of(text("a fine film"), 1000)
+
+
+def test_it_is_the_same_on_every_machine():
+    assert [fold_of(text(word), 5) for word in ("a", "b", "c", "d")] == [0, 1, 0, 4]
+
+
+def test_folds_are_even():
+    counts = Counter(fold_of(text(str(number)), 4) for number in range(2000))
+    assert set(counts) == {0, 1, 2, 3}
+    assert min(counts.values()) > 430
+
+
+def test_questions_about_one_context_are_together_and_other_kinds_have_folds_too():
+    about = {
+        fold_of(SpanExample(str(n), f"question {n}?", "The context.", (), "f:1"), 50)
+        for n in range(9)
+    }
+    assert len(about) == 1
+    assert 0 <= fold_of(TagExample("1", ("a", "b"), None, "f:1"), 3) < 3
+    assert 0 <= fold_of(ChoiceExample("1", "q", ("a", "b"), 0, "f:1"), 3) < 3
+
+
+def test_windows_have_the_fold_of_their_example(world, tokenizer):
+    source = SourceConfig(
+        root=str(world), max_length_tokens=64, stride_tokens=8, max_question_tokens=24
+    )
+    split = load_split("squad_v2", "train", source, tokenizer)
+    folds = row_folds(split, 3)
+    assert len(folds) == len(split.features) > len(split.examples)
+    for row in range(0, len(folds), 37):
+        example = split.examples[split.features.example[row]]
+        assert folds[row] == fold_of(example, 3)
+    rest = load_split(
+        "squad_v2", "train", source, tokenizer, keep=lambda example: fold_of(example, 3) != 1
+    )
+    assert len(rest.features) == int((folds != 1).sum())
+    assert not np.isin(row_folds(rest, 3), [1]).any()
