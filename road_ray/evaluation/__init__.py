@@ -3,6 +3,5 @@
 Start with ``evaluate_split.py``. ``metrics.py`` has the scores of classes, numbers, entities and
 label sets, ``spans.py`` the answers to questions, ``squad.py`` their official exact match and F1
 and when a model abstains, ``glue.py`` the GLUE average and submission. ``calibration.py`` fits a
-temperature, ``label_errors.py`` finds wrong labels, ``seed_statistics.py`` has means, intervals and
-tests over seeds.
+temperature, ``seed_statistics.py`` has means, intervals and tests over seeds.
 """

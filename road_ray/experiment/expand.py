@@ -17,8 +17,8 @@ from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.training_rows import REST
 from road_ray.errors import DataError
 from road_ray.experiment.config import ArmConfig, ReproduceConfig, StageConfig
+from road_ray.models.architectures import num_layers
 from road_ray.models.encoder import model_directory
-from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.config import CombineConfig, EvaluateDataConfig, RunConfig
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
 from road_ray.recipes.pretraining.preview import flops_per_step

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from road_ray.models.encoder_layers import layer_list
+from road_ray.models.architectures import layer_list
 from road_ray.models.precision import compile_for_all_shapes
 from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from road_ray.models.encoder_layers import parameter_depths
+from road_ray.models.architectures import parameter_depths
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.model_wrappers import encoders_of, full_tensor

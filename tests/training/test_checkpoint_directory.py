@@ -202,9 +202,9 @@ except ResourceError as error:
 """
 
 
-def child(root, *arguments, program=CHILD):
+def child(root, *arguments):
     return subprocess.run(
-        [sys.executable, "-c", program, str(root), *arguments],
+        [sys.executable, "-c", CHILD, str(root), *arguments],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -212,41 +212,30 @@ def child(root, *arguments, program=CHILD):
     )
 
 
-def recovers(root):
-    assert Checkpoints(root).newest() == root / "step-00000020"
-    Checkpoints(root).save(30, writer(30))
-    assert names(root) == ["step-00000020", "step-00000030"]
-    assert Checkpoints(root).newest() == root / "step-00000030"
-
-
 @pytest.mark.parametrize("number", [0, 950])
 def test_a_kill_in_the_midst_of_writing_costs_nothing(two, number):
     done = child(two.root, "kill", str(number))
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(names(two.root)) == 3
-    recovers(two.root)
-
-
-def test_a_staged_directory_of_a_living_process_is_left_alone(two):
-    here, living = staged_beside(two.root / "step-00000030"), os.getppid()
-    other = here.with_name(here.name.replace(f"-{os.getpid()}", f"-{living}"))
-    other.mkdir()
-    two.save(40, writer(40))
-    assert other.is_dir()
+    assert two.newest() == two.root / "step-00000020"
+    two.save(30, writer(30))
+    assert names(two.root) == ["step-00000020", "step-00000030"]
+    assert two.newest() == two.root / "step-00000030"
 
 
 def test_a_staged_directory_of_another_host_is_judged_by_its_age(two):
-    """On a shared file system the process table of this machine knows nothing of it."""
-    gone = 2**22 + 1  # no process of this machine
-    new, old = (
-        two.root / f".step-{step}.tmp-elsewhere_1-{gone}" for step in ("00000030", "00000031")
-    )
-    for path in (new, old):
+    """On a shared file system the process table of this machine knows nothing of it; that of a
+    living process of this one stays.
+    """
+    here, gone = staged_beside(two.root / "step-00000030"), 2**22 + 1
+    living = here.with_name(here.name.replace(f"-{os.getpid()}", f"-{os.getppid()}"))
+    new, old = (two.root / f".step-{step:08d}.tmp-elsewhere_1-{gone}" for step in (30, 31))
+    for path in (living, new, old):
         path.mkdir()
     two_days_ago = time.time() - 2 * 24 * 3600
     os.utime(old, (two_days_ago, two_days_ago))
     two.save(40, writer(40))
-    assert (new.is_dir(), old.is_dir()) == (True, False)
+    assert [path.is_dir() for path in (living, new, old)] == [True, True, False]
 
 
 def test_a_file_size_limit_keeps_the_old_checkpoint(two):
@@ -301,16 +290,9 @@ def url(server, request):
     return f"s3://runs/{name}?endpoint_override={server[0]}&scheme=http&region=us-east-1"
 
 
-def committed(root, steps, keep=9):
-    made = Checkpoints(root, keep=keep)
-
-    def write(directory):
-        (directory / "a.txt").write_text("a" * 3000)
-        (directory / "hf").mkdir()
-        (directory / "hf" / "b.txt").write_text("b")
-        (directory / "state.json").write_text("{}")
-
-    return [made.save(step, write) for step in steps]
+def committed(root, steps):
+    made = Checkpoints(root, keep=9)
+    return [made.save(step, writer(step)) for step in steps]
 
 
 def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path):
@@ -322,7 +304,7 @@ def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path)
     fetched = mirror.pull(tmp_path / "two", {})
     assert fetched == tmp_path / "two" / "step-00000003"
     assert verify(fetched) == []
-    assert (fetched / "hf" / "b.txt").read_text() == "b"
+    assert (fetched / "encoder" / "config.json").read_text() == "{}"
     assert [path.name for path in (tmp_path / "two").iterdir()] == ["step-00000003"]
 
 
@@ -333,8 +315,8 @@ def test_a_copy_that_was_cut_short_or_damaged_is_passed_over(url, server, tmp_pa
     base = mirror._base
     (tmp_path / "two").mkdir()
     files.delete_file(f"{base}/step-00000003/{MANIFEST}")
-    with files.open_output_stream(f"{base}/step-00000002/a.txt") as sink:
-        sink.write(b"x" * 3000)
+    with files.open_output_stream(f"{base}/step-00000002/state.json") as sink:
+        sink.write(b"x" * len('{"step": 2}'))
     with pytest.raises(ResourceError, match="every copy is damaged"):
         mirror.pull(tmp_path / "two", {})
     mirror.push(tmp_path / "one" / "step-00000001")

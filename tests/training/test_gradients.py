@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,20 +36,11 @@ ALONE = Worker()
 
 def gradients(objective, passes, worker=ALONE, wrapped=None, step=0, one_batch=False):
     objective.zero_grad(set_to_none=True)
-    result = backward(
-        objective if wrapped is None else wrapped,
-        objective,
-        [objective.prepare(batch) for batch in passes],
-        worker,
-        seed=7,
-        step=step,
-        autocast=None,
-        one_batch=one_batch,
-    )
-    gradient_of = {
-        n: None if p.grad is None else p.grad.clone() for n, p in objective.named_parameters()
-    }
-    return gradient_of, result
+    prepared = [objective.prepare(batch) for batch in passes]
+    options = {"seed": 7, "step": step, "autocast": None, "one_batch": one_batch}
+    result = backward(wrapped or objective, objective, prepared, worker, **options)
+    named = objective.named_parameters()
+    return {n: None if p.grad is None else p.grad.clone() for n, p in named}, result
 
 
 def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes():
@@ -146,15 +138,10 @@ def steps_of(kind, worker):
             batches = [b | {"labels/second": b["labels"].clamp(max=1)} for b in batches]
         return objective, [batches[:3], batches[3:]]
     tasks = (tiny.NLI, tiny.SIMILARITY, tiny.MRC)
-    streams = {
-        task.name: tiny.stream(
-            tiny.rows(task, count=21, seed=2, unlabelled=0.4), batch_size=7, **place
-        )
-        for task in tasks
-    }
-    steps = mixed(
-        streams, lambda step: draw_datasets(list(streams), 3, seed=15, step=step)
-    )  # two heads in each step, three in all
+    rows = {"count": 21, "seed": 2, "unlabelled": 0.4}
+    streams = {t.name: tiny.stream(tiny.rows(t, **rows), batch_size=7, **place) for t in tasks}
+    draw = partial(draw_datasets, list(streams), 3, seed=15)
+    steps = mixed(streams, lambda step: draw(step=step))  # two heads in each step, three in all
     return tiny.supervised(dropout=0.0), [next(steps), next(steps)]
 
 
@@ -186,9 +173,7 @@ def buckets_of(worker):
     objective, steps = steps_of("electra", worker)
     wrapped = worker.wrap(objective, sparse=False)
     for passes in steps:  # DDP builds its buckets anew after the first
-        objective.zero_grad(set_to_none=True)
-        prepared = [objective.prepare(batch) for batch in passes]
-        backward(wrapped, objective, prepared, worker, seed=7, step=0, autocast=None)
+        gradients(objective, passes, worker, wrapped)
     return {p.grad.untyped_storage().data_ptr() for p in objective.parameters()}
 
 
@@ -198,18 +183,13 @@ def as_alone(worker, kind, expected):
         assert len(buckets_of(worker)) == 1
         assert len(buckets_of(ALONE)) > 10
     assert steps_of(kind, worker)[0].sparse == (kind == "supervised")
-    gradient_of = trained(kind, worker)
-    for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(
-        gradient_of, expected, strict=True
-    ):
+    steps = zip(trained(kind, worker), expected, strict=True)
+    for (ours, loss, row), (theirs, whole_loss, whole_row) in steps:
         assert loss == pytest.approx(whole_loss, rel=1e-5)
         assert row.pop("time/communication_seconds") > 0  # alone there is none
         # An area is no sum over workers: each ranks its own tokens.
-        area, whole_area = (
-            row.pop("train/detection_auc", 0),
-            whole_row.pop("train/detection_auc", 0),
-        )
-        assert area == pytest.approx(whole_area, abs=0.05)
+        areas = [one.pop("train/detection_auc", 0) for one in (row, whole_row)]
+        assert areas[0] == pytest.approx(areas[1], abs=0.05)
         assert row == pytest.approx(whole_row, rel=1e-4, abs=1e-6)
         untouched = {name for name, gradient in theirs.items() if gradient is None}
         assert {name for name, gradient in ours.items() if gradient is None} == untouched
@@ -308,14 +288,14 @@ def test_a_new_level_is_a_spike_four_times_and_then_usual():
     assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
 
 
-def jumping(at=(AT,)):
+def jumping(at=(AT,), factor=1e3):
     """Passes of one data set; the gold of the steps ``at`` is a thousand times as large."""
     stream = tiny.stream(tiny.rows(tiny.SIMILARITY))
 
     def steps(start):
         for step, passes in enumerate(accumulated(stream.since(start), 1), start):
-            factor = 1e3 if step in at else 1.0
-            yield [batch | {"labels": batch["labels"] * factor} for batch in passes]
+            times = factor if step in at else 1.0
+            yield [batch | {"labels": batch["labels"] * times} for batch in passes]
 
     return steps
 
@@ -329,21 +309,15 @@ def learned(place, at=(AT,), steps=None, **options):
     return objective, [event for event in events if event["kind"] == "loss_spike"]
 
 
-def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tmp_path):
-    _, quiet = learned(tmp_path / "quiet", at=())
-    assert quiet == []
-    _, events = learned(tmp_path / "loud")
-    (event,) = events
-    rows = tiny.stream(tiny.rows(tiny.SIMILARITY)).row_numbers(AT).tolist()
-    assert (event["step"], event["datasets"]) == (AT, ["d_similarity"])
-    assert event["rows"] == rows
-    assert event["loss"] > 1e3 * event["largest_before"]
-
-
-def test_three_spikes_are_warned_of_and_all_are_events(tmp_path, caplog):
+def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tmp_path, caplog):
+    """The first three are warned of."""
     at = (AT - 1, AT, AT + 1, AT + 2)
-    _, events = learned(tmp_path, at=at)
+    assert learned(tmp_path / "quiet", at=())[1] == []
+    _, events = learned(tmp_path / "loud", at=at)
     assert [event["step"] for event in events] == list(at)
+    rows = tiny.stream(tiny.rows(tiny.SIMILARITY)).row_numbers(AT - 1).tolist()
+    assert (events[0]["datasets"], events[0]["rows"]) == (["d_similarity"], rows)
+    assert events[0]["loss"] > 1e3 * events[0]["largest_before"]
     warnings = [one.getMessage() for one in caplog.records if "jumped" in one.getMessage()]
     assert len(warnings) == 3
     assert all("events.jsonl" in warning for warning in warnings)
@@ -382,14 +356,7 @@ def deferred(monkeypatch):
 
 def diverged(place, **options):
     """A run whose labels are not finite at step ``AT``: its weights and its error."""
-    stream = tiny.stream(tiny.rows(tiny.SIMILARITY))
-
-    def steps(start):
-        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
-            gap = float("inf") if step == AT else 0.0
-            yield [batch | {"labels": batch["labels"] + gap} for batch in passes]
-
-    objective = tiny.supervised(tasks=(tiny.SIMILARITY,))
+    objective, steps = tiny.supervised(tasks=(tiny.SIMILARITY,)), jumping(factor=float("inf"))
     with pytest.raises(DivergedError) as raised:
         train(objective, steps, tiny.training(place, steps=STEPS, **options), Worker())
     return objective, str(raised.value)

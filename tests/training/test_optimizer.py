@@ -35,19 +35,17 @@ def objective():
     return Supervised(MultitaskModel(ElectraModel(config_of(32, 0.1, layers=3)), TASKS))
 
 
-def test_warm_up_and_decay_multiply():
-    rates = [rate(step, 100, 10, "warmup_times_decay") for step in range(101)]
-    assert rates[0] == 0
-    assert rates[5] == pytest.approx(0.5 * 0.95)
-    assert rates[10] == pytest.approx(1 - 10 / 100)
-    assert rates[55] == pytest.approx(0.45)
-    assert rates[100] == 0
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("warmup_times_decay", [0, 0.5 * 0.95, 1 - 10 / 100, 0.45, 0]),
+        ("warmup_then_decay", [0, 0.5, 1, 0.5, 0]),
+    ],
+)
+def test_warm_up_and_decay_multiply_or_follow_each_other(schedule, expected):
+    rates = [rate(step, 100, 10, schedule) for step in range(101)]
+    assert [rates[step] for step in (0, 5, 10, 55, 100)] == pytest.approx(expected)
     assert max(rates) == rates[10]
-
-
-def test_warm_up_then_decay_reaches_the_peak():
-    rates = [rate(step, 100, 10, "warmup_then_decay") for step in range(101)]
-    assert (rates[0], rates[5], rates[10], rates[55], rates[100]) == (0, 0.5, 1, 0.5, 0)
 
 
 @lru_cache
@@ -55,34 +53,24 @@ def with_layers(layers):
     return Supervised(MultitaskModel(ElectraModel(config_of(32, 0.1, layers=layers)), TASKS[:1]))
 
 
-def rate_of(depth, layers, rate, decay, mode):
-    """The rate at a depth: 0 embeddings, 1..layers the blocks, layers + 1 the heads."""
+@pytest.mark.parametrize(
+    ("layers", "rate", "decay", "mode", "expected"),  # ELECTRA-Base and ELECTRA-Large
+    [
+        (12, 1e-4, 0.8, "paper", {13: 1e-4, 12: 8e-5, 1: 6.9e-6, 0: 1e-4 * 0.8**13}),
+        (12, 1e-4, 0.8, "electra_code", {13: 1e-4, 12: 6.4e-5, 1: 5.5e-6, 0: 1e-4 * 0.8**14}),
+        (24, 5e-5, 0.9, "paper", {24: 4.5e-5, 1: 4.0e-6}),
+        (24, 5e-5, 0.9, "electra_code", {24: 4.05e-5, 1: 3.6e-6}),
+    ],
+)
+def test_layer_multipliers_are_those_of_the_paper_and_of_the_code(
+    layers, rate, decay, mode, expected
+):
+    """By depth: 0 embeddings, 1..layers the blocks, layers + 1 the heads."""
     config = OptimizerConfig(peak_lr=rate, layer_decay=decay, layer_decay_mode=mode)
-    groups = parameter_groups(with_layers(layers), config)
-    rates = {group["peak_lr"] for group in groups}
+    rates = sorted({g["peak_lr"] for g in parameter_groups(with_layers(layers), config)})
     assert len(rates) == layers + 2
-    return sorted(rates)[depth]
-
-
-def test_layer_multipliers_are_those_of_the_paper_and_of_the_code():
-    def base(depth, mode):  # ELECTRA-Base at 1e-4
-        return rate_of(depth, 12, 1e-4, 0.8, mode)
-
-    assert base(13, "paper") == base(13, "electra_code") == 1e-4
-    assert base(12, "paper") == pytest.approx(8e-5)
-    assert base(1, "paper") == pytest.approx(6.9e-6, abs=5e-8)
-    assert base(0, "paper") == pytest.approx(1e-4 * 0.8**13)
-    assert base(12, "electra_code") == pytest.approx(6.4e-5)
-    assert base(1, "electra_code") == pytest.approx(5.5e-6, abs=5e-8)
-    assert base(0, "electra_code") == pytest.approx(1e-4 * 0.8**14)
-
-    def large(depth, mode):  # ELECTRA-Large at 5e-5
-        return rate_of(depth, 24, 5e-5, 0.9, mode)
-
-    assert large(24, "paper") == pytest.approx(4.5e-5)
-    assert large(1, "paper") == pytest.approx(4.0e-6, abs=5e-8)
-    assert large(24, "electra_code") == pytest.approx(4.05e-5)
-    assert large(1, "electra_code") == pytest.approx(3.6e-6, abs=5e-8)
+    for depth, value in expected.items():
+        assert rates[depth] == pytest.approx(value, abs=5e-8 if depth == 1 else 1e-12)
 
 
 def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay(objective):

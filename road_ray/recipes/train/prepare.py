@@ -23,7 +23,7 @@ from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import longest_row
+from road_ray.models.architectures import keep_layers, longest_row, num_layers
 from road_ray.models.encoder import (
     build_encoder,
     check_attention,
@@ -31,7 +31,6 @@ from road_ray.models.encoder import (
     log_heads,
     model_directory,
 )
-from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModel
 
 from road_ray.errors import ConfigError
-from road_ray.models.encoder_layers import keep_layers, layer_list, num_layers, parameter_depths
+from road_ray.models.architectures import keep_layers, layer_list, num_layers, parameter_depths
 
 SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 50}
 FAMILIES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.evaluation.label_errors import find_label_errors, find_label_set_errors
+from road_ray.recipes.label_errors import find_label_errors, find_label_set_errors
 
 
 def test_suspected_rows_are_those_off_the_diagonal_of_the_confident_joint():
