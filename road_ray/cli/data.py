@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,10 +16,6 @@ from road_ray.config import load
 from road_ray.errors import ConfigError, DataError, shorten
 from road_ray.reporting.text_tables import aligned
 from road_ray.verbs import configure, verb_of_file
-
-if TYPE_CHECKING:
-    from road_ray.data.config import CorpusConfig
-
 
 data_app = typer.Typer(
     help="Look at data, find wrong labels, train a tokenizer, build corpora.", no_args_is_help=True
@@ -81,8 +78,12 @@ def data_peek(
         place_of_data = None if os.environ.get("ROAD_DATA") else "miniature"
         base = {"data": {"root": place_of_data, "dataset": place}}
         config = load(FinetuneConfig, base=base, overrides=overrides)
-    if hasattr(config.data, "corpus"):
-        typer.echo(_documents(config.data, rows))
+    if hasattr(config.data, "corpus"):  # the beginnings of its first documents
+        from road_ray.data.corpus.documents import Documents
+        from road_ray.data.corpus.prepare_corpus import corpus_text
+
+        texts = [shorten(text, 300) for text in islice(Documents(corpus_text(config.data)), rows)]
+        typer.echo("\n\n".join([f"{config.data.corpus}:", *texts]))
         return
     names = getattr(config.data, "datasets", None) or [config.data.dataset]
     chosen = tokenizer or (config.init if Path(config.init).is_dir() and config.init else "")
@@ -95,17 +96,6 @@ def data_peek(
         for name in dict.fromkeys([*names, *config.data.sets])
     ]
     typer.echo("\n\n".join(shown))
-
-
-def _documents(data: CorpusConfig, rows: int) -> str:
-    """Return the beginnings of the first documents of a corpus."""
-    from itertools import islice
-
-    from road_ray.data.corpus.documents import Documents
-    from road_ray.data.corpus.prepare_corpus import corpus_text
-
-    documents = islice(Documents(corpus_text(data)), rows)
-    return "\n\n".join([f"{data.corpus}:", *(shorten(text, 300) for text in documents)])
 
 
 @data_app.command("tokenizer")

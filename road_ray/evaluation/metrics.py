@@ -37,6 +37,12 @@ UNTUNED = 0.5
 LABEL_THRESHOLDS = "label_thresholds"  # entry of a model's record
 
 
+def stored_threshold(record: Mapping[str, Any]) -> float | Thresholds | None:
+    """Return the no-answer threshold in the record of a model, or those of several labels."""
+    threshold: float | Thresholds | None = record.get(LABEL_THRESHOLDS)
+    return threshold or record.get("no_answer_threshold")
+
+
 def known_metrics(labels: Sequence[str] = ()) -> dict[str, Metric]:
     """Return the metrics by name, with the F1 of each of the ``labels``."""
     from scipy.stats import pearsonr, spearmanr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,14 @@ class Experiment:
         self._rows: dict[str, tuple[int, int]] = {}  # of a target, labelled and unlabelled
         if not config.of_pretraining:
             require_init(config.init)
+        sections = [self._data(name) for name in self.targets]
+        check_evaluated_once((data.dataset, data.evaluated_on) for data in sections)
+        needed = [split for data in sections for split in data.splits()]
+        if any(stage.verb == "multitask" for arm in self.arms.values() for stage in arm.stages):
+            needed += self._mixture_data().splits()
         # Else the first error would come after trainings that need other data sets.
         require_splits(
-            self._needed(),
+            needed,
             "name the data sets that are there: data.dataset=..., targets={...} or "
             "multitask.data.datasets=[...]",
         )
@@ -98,15 +103,6 @@ class Experiment:
     def ensembles(self) -> list[TeachersConfig]:
         """Ensembles of teachers."""
         return [job.config for job in self.jobs if isinstance(job.config, TeachersConfig)]
-
-    def _needed(self) -> Iterator[tuple[str, str, SourceConfig]]:
-        """Yield data set, split and source of all that the arms read."""
-        sections = [self._data(name) for name in self.targets]
-        check_evaluated_once((data.dataset, data.evaluated_on) for data in sections)
-        for data in sections:
-            yield from data.splits()
-        if any(stage.verb == "multitask" for arm in self.arms.values() for stage in arm.stages):
-            yield from self._mixture_data().splits()
 
     def _add(
         self, name: str, verb: str, config: RunConfig, after: Sequence[str], **more: Any

@@ -29,7 +29,7 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
+from road_ray.evaluation.metrics import Thresholds, stored_threshold
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
@@ -162,8 +162,7 @@ def _threshold(
         if isinstance(task.kind, MultiLabel):
             return dict.fromkeys(task.kind.labels, given)
         return given
-    stored: float | Thresholds | None = record.get(LABEL_THRESHOLDS)
-    return stored or record.get("no_answer_threshold")
+    return stored_threshold(record)
 
 
 def head_directory(place: Path, head: str | None) -> Path:

@@ -34,7 +34,7 @@ from road_ray.evaluation.evaluate_split import (
     evaluate_logits,
     evaluate_split,
 )
-from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
+from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds, stored_threshold
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.label_order import LabelMap
@@ -45,7 +45,6 @@ from road_ray.recipes.preflight_checks import fit_positions, require_init, requi
 from road_ray.recipes.run_directory.model_record import (
     head_for,
     model_record,
-    stored_threshold,
     trained_head,
     with_trained_data,
     write_model_record,
@@ -140,17 +139,14 @@ def _model_metrics(
     metrics: dict[str, float] = {}
     for name in sorted(heads, key=lambda name: name != tune_on):
         model = models[heads[name]]
+        record = model_record(heads[name])
         if tune_on is None:
-            threshold = stored_threshold(heads[name])
+            threshold = stored_threshold(record)
         split = load_split(name, source.split, source, tokenizer, evaluated=True)
         result = evaluate_split(
             model.to(device),
             fit_positions(split, longest_row(model.encoder)),
-            DecisionRule(
-                threshold=threshold,
-                tune=name == tune_on,
-                temperature=model_record(heads[name]).get("temperature"),
-            ),
+            DecisionRule(threshold, name == tune_on, record.get("temperature")),
             pad_id=pad_id,
             device=device,
             on_rows=partial(console.part, f"evaluating {name}"),

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from road_ray import errors
 from road_ray.recipes.run_directory.run import Run
@@ -173,6 +175,15 @@ def test_a_warning_is_shown_once():
         (("finetune", "optimizer.peek_lr=1"), "did you mean 'optimizer.peak_lr'"),
         (("finetune", "learning_rate=1"), "did you mean 'optimizer.peak_lr'"),
         (("explain", "learning_rate"), "fix: road explain optimizer.peak_lr"),
+        (("explain", "peak_lr"), "road explain optimizer.peak_lr"),
+        (("explain", "optimizer.peek_lr", "finetune"), "optimizer.peak_lr"),
+        (("explain", "zzzqq"), "no such configuration key"),
+        (("explain", "seed", "nonsense"), "'nonsense' has no configuration"),
+        (("submit", "--cluster", "asw", "list"), "did you mean 'aws'"),
+        (("submit", "--cluster", "asw", "show"), "did you mean 'aws'"),
+        (("submit", "nope", "x"), "no such verb"),
+        (("submit", "stop"), "name one run or job"),
+        (("submit", "status", "a", "b"), "name one run or job"),
         (("plan", "my.yaml", "seed=1"), "'my.yaml' is not one of 'pretrain', "),
         (("presets", "nope"), "unknown preset 'nope'"),
         (("schema", "finetun"), "did you mean 'finetune'?"),
@@ -209,3 +220,20 @@ def test_a_name_too_long_for_a_file_is_told_without_a_traceback(road, words):
     assert result.code in (2, 4), result.err
     assert "Traceback" not in result.err
     assert len(result.err) < 2000
+
+
+def test_a_cluster_that_is_not_there_is_a_cluster_error(road):
+    result = road("submit", "--cluster", "http://127.0.0.1:9", "list")
+    assert result.code == 4
+    assert "http://127.0.0.1:9" in result.err
+    assert "fix:" in result.err
+
+
+@pytest.mark.parametrize("name", ["local", "clusters/aws.yaml", "kuberay/raycluster"])
+def test_a_shipped_cluster_file_is_printed(road, name):
+    result = road("submit", "--cluster", name, "show")
+    assert result.code == 0
+    (file, profile) = [Path(line.removeprefix("# ")) for line in result.err.splitlines()]
+    assert result.out == file.read_text()
+    assert profile.name.endswith(".profile.yaml")
+    assert YAML(typ="safe").load(result.out)

@@ -1,4 +1,6 @@
-"""The fields of a configuration by key, and the words for what each may hold."""
+"""The fields of a configuration by key, the words for what each may hold, and JSON schemas for
+editors.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from jsonschema import Draft7Validator
 from pydantic import Field, PositiveInt
 
-from road_ray.config import Config
+from road_ray.config import Config, json_schema
 from road_ray.config.schema import allowed, at, format_key, format_value
 
 
@@ -85,3 +88,46 @@ def test_keys_and_values_are_written_as_in_yaml() -> None:
     expected = ["true", "null", ".nan", "-.inf", '"x"', "0.0001", "[1]"]
     assert [format_value(value) for value in values] == expected
     assert len(format_value("x" * 1000)) == 80
+
+
+class Section(Config):
+    """A section."""
+
+    rate: float = Field(0.5, gt=0, le=1)
+    """Updates
+    a second."""
+    kind: Literal["one", "two"] = "one"
+    pair: tuple[int, int] = (1, 2)
+
+
+class Outer(Config):
+    needed: int
+    inner: Section = Section(rate=0.25)
+    """The section as it stands here."""
+    other: Section | None = None
+    many: dict[str, Section] = Field({})
+
+
+def test_a_section_has_the_defaults_and_the_description_of_its_place() -> None:
+    schema = json_schema(Outer)
+    inner = schema["properties"]["inner"]
+    assert inner["description"] == "The section as it stands here."
+    assert inner["properties"]["rate"] == {
+        "default": 0.25,
+        "description": "Updates a second.",
+        "exclusiveMinimum": 0,
+        "maximum": 1,
+        "type": "number",
+    }
+    other = schema["properties"]["other"]["anyOf"][0]
+    assert other["properties"]["rate"]["default"] == 0.5
+
+
+def test_no_key_is_required_and_none_is_unknown() -> None:
+    check = Draft7Validator(json_schema(Outer))
+    assert check.is_valid({})
+    assert check.is_valid({"other": None, "many": {"x": {"kind": "two"}}})
+    assert not check.is_valid({"inner": {"rte": 1}})
+    assert not check.is_valid({"many": {"x": {"kind": "three"}}})
+    assert not check.is_valid({"inner": {"pair": [1]}})
+    assert not check.is_valid({"inner": {"pair": [1, "x"]}})

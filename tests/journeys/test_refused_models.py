@@ -27,9 +27,6 @@ def with_slow_tokenizer(place):
 def models(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     publish(root / "fits", "bert", SENTENCES, labels=LABELS)
-    publish(root / "numbered", "roberta", SENTENCES, labels=("LABEL_0", "LABEL_1"))
-    publish(root / "three", "roberta", SENTENCES, labels=("a", "b", "c"))
-    publish(root / "headless", "roberta")
     with_slow_tokenizer(publish(root / "slow", "bert", SENTENCES, labels=LABELS))
     publish(root / "short", "roberta", SENTENCES, labels=LABELS, max_position_embeddings=18)
     publish(root / "answers", "roberta", "ForQuestionAnswering", max_position_embeddings=42)
@@ -44,33 +41,7 @@ SPAN = {"data.dataset": "squad_v2", **SPANS}
 @pytest.mark.parametrize(
     ("verb", "teacher", "changes", "code", "message"),
     [
-        (
-            *("distill", "numbered", {}, 4),
-            (
-                "config.json: the labels of its head ['LABEL_0', 'LABEL_1'] are not those of task",
-                "allowed: ['negative', 'positive']",
-                "distillation.label_map='{LABEL_0: negative, LABEL_1: positive}'",
-            ),
-        ),
-        (
-            "distill",
-            "three",
-            {},
-            4,
-            ("config.json: the head gives 3 numbers", "allowed: 2", "fix: "),
-        ),
-        ("distill", "headless", {}, 4, ("architectures is ['RobertaModel']", SENTENCES, "fix: ")),
-        (
-            "distill",
-            "slow",
-            {},
-            4,
-            ("slow: has another tokenizer than the student", "fast", "fix: "),
-        ),
-        (
-            *("distill", "fits", {"student.layers": 9}, 2),
-            ("student.layers = 9: init has 1 layers", "allowed: 1 to 1", "fix: "),
-        ),
+        ("distill", "slow", {}, 4, ("slow: has another tokenizer than the student", "fast")),
         ("distill", "short", {}, 2, (*READS_16, "distillation.on_truncated=learn")),
         ("multitask", "short", {}, 2, READS_16),
         ("distill", "answers", SPAN, 2, ("reads at most 40 tokens",)),
@@ -92,7 +63,6 @@ def test_it_is_refused_before_anything_starts(
         chosen |= {"data.datasets": ["sst2", "mnli"], "distillation.teachers.sst2": named}
         chosen |= {"distillation.teachers.mnli": []}
     result = road(verb, *flags(chosen), "--run-dir", tmp_path / "run")
-    print(result.err)
     assert result.code == code
     assert all(part in result.err for part in message), result.err
     assert teacher != "short" or "teacher 0" not in result.err

@@ -13,7 +13,6 @@ from scipy.special import expit
 from sklearn.metrics import f1_score, log_loss
 
 import road_ray as rr
-from road_ray.recipes.run_directory.model_record import stored_threshold
 
 WORDS = {"joy": ("fine", "bright"), "anger": ("dull", "poor"), "fear": ("slow", "dark")}
 
@@ -71,8 +70,7 @@ def test_figures_thresholds_and_predictions(trained):
     figures = {name.removeprefix("eval/moods/"): x for name, x in trained.metrics.items()}
     expected = 100 * f1_score(gold, plain > 0.5, average="micro", zero_division=0)
     assert figures["micro_f1"] == pytest.approx(expected)
-    thresholds = stored_threshold(trained.hf_dir)
-    assert thresholds == model.threshold
+    thresholds = model.threshold
     assert set(thresholds) == set(WORDS)
     above = plain > np.array([thresholds[label] for label in WORDS])
     assert [row["labels"] for row in predicted] == [
@@ -100,7 +98,7 @@ def student(overrides, trained, tmp_path_factory):
 def test_a_student_of_two_teachers_with_unlabelled_rows(student):
     assert 0 <= student.metrics["eval/moods/micro_f1"] <= 100
     assert "teachers/right_2" in (student.directory / "metrics.jsonl").read_text()
-    assert set(stored_threshold(student.hf_dir)) == set(WORDS)
+    assert set(rr.load(student.hf_dir).threshold) == set(WORDS)
     card = (student.hf_dir / "README.md").read_text()
     assert "have a threshold of each label" in card
     assert "logits.sigmoid()" in card

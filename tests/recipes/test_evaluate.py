@@ -10,6 +10,7 @@ import pytest
 from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
 from road_ray.inference.load_model import load
+from tests.runs import name_labels
 
 SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
 
@@ -217,13 +218,6 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
 def model(teachers, tmp_path):
     """A copy of a fine-tuned model that a test may change."""
     return shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "model")
-
-
-def name_labels(model, *names):
-    output = json.loads((model / "config.json").read_text())
-    output["id2label"] = dict(enumerate(names))
-    output["label2id"] = {name: number for number, name in enumerate(names)}
-    (model / "config.json").write_text(json.dumps(output))
 
 
 def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model, tmp_path):

@@ -1,11 +1,81 @@
-"""Mistakes that are told before anything starts."""
+"""Predicted metric names equal those that runs report; a warning before anything starts."""
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+
 import pytest
 
-from road_ray.recipes.preflight_checks import warn_of_rates
-from road_ray.verbs import configure
+from road_ray.config import load, override
+from road_ray.errors import ConfigError
+from road_ray.objectives.pretraining.registry import OBJECTIVES
+from road_ray.recipes.preflight_checks import (
+    check_stopping_metric,
+    final_metrics,
+    periodic_metrics,
+    warn_of_rates,
+)
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.train.config import FinetuneConfig
+from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.verbs import configure, preset_config
+
+
+def test_spans_in_and_out_of_domain(span_run):
+    metrics = final_metrics(preset_config("squad_v2_small"))
+    assert set(metrics) <= set(span_run.metrics)
+    assert "eval/newsqa/at_threshold_f1" in metrics
+
+
+def test_pretraining(pretrained):
+    assert set(final_metrics(PretrainConfig())) <= set(pretrained.metrics)
+    rows = read_rows(pretrained.directory / "metrics.jsonl")
+    assert set(periodic_metrics(PretrainConfig())) <= set(rows[0])
+    json.dumps(rows)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_has_metrics_for_a_sweep(objective):
+    config = PretrainConfig.model_validate({"objective": {"name": objective}})
+    assert len(final_metrics(config)) >= 2
+
+
+def test_during_a_run_only_what_is_evaluated():
+    assert periodic_metrics(FinetuneConfig()) == []
+    multitask = preset_config("road_base")
+    assert "eval/mnli/accuracy" in final_metrics(multitask)
+
+
+@pytest.mark.parametrize(
+    ("verb", "keys", "metric", "allowed"),
+    [
+        ("finetune", {"data.dataset": "mrpc"}, "eval/mrpc/f1", True),
+        ("finetune", {"data.dataset": "mrpc"}, "f1", False),
+        ("finetune", {"data.dataset": "mrpc"}, "eval/mrpc/matthews", False),
+        (
+            "finetune",
+            {"data.dataset": "squad_v1", "data.evaluate_on": ["squad_v1", "newsqa"]},
+            "eval/newsqa/f1",  # evaluated at the end only
+            False,
+        ),
+        ("finetune", {"data.dataset": "squad_v2"}, "eval/squad_v2/HasAns_f1", True),
+        ("multitask", {"data.datasets": ["rte", "cola"]}, "eval/cola/matthews", True),
+        ("pretrain", {"data.evaluate_on": ["sst2"]}, "eval/sst2/accuracy", True),
+        ("pretrain", {}, "eval/sst2/accuracy", False),
+    ],
+)
+def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, allowed):
+    stopping = {"training.early_stopping.patience": 2, "training.early_stopping.metric": metric}
+    config = override(configure(verb), keys | stopping)
+    with nullcontext() if allowed else pytest.raises(ConfigError, match="not evaluated while"):
+        check_stopping_metric(config)
+
+
+def test_a_set_of_ones_own_has_the_metrics_of_its_kind():
+    files = {"train": "t.csv", "text": ["a"], "kind": "regress"}
+    config = load(FinetuneConfig, base={"data": {"dataset": "mine", "sets": {"mine": files}}})
+    assert final_metrics(config) == ["eval/mine/pearson", "eval/mine/spearman"]
 
 
 @pytest.mark.parametrize(

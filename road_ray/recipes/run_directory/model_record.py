@@ -55,13 +55,6 @@ def threshold_entry(threshold: float | Thresholds | None) -> dict[str, object]:
     return {name: threshold}
 
 
-def stored_threshold(directory: Path) -> float | Thresholds | None:
-    """Return the stored no-answer threshold of a model, or those of several labels, or None."""
-    record = model_record(directory)
-    threshold: float | Thresholds | None = record.get(LABEL_THRESHOLDS)
-    return threshold or record.get("no_answer_threshold")
-
-
 def model_record(directory: Path) -> dict[str, Any]:
     """Return the record of a model; models of other programs have an empty one."""
     path = directory / MODEL_RECORD

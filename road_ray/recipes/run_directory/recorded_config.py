@@ -78,11 +78,6 @@ def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:
     return training.model_copy(update={"mirror": address_below(training.mirror, place)})
 
 
-_FILES = ("metrics.json", "teachers.json", "table.json")
-_FOLDERS = ("hf", "predictions")
-_UNVERIFIED = "the files of the run are no longer verified"
-
-
 class _Manifest(BaseModel):
     format: Literal[1] = 1
     files: dict[str, dict[str, int | str]] = {}
@@ -94,8 +89,9 @@ _MANIFEST = TypeAdapter(_Manifest)
 
 def seal(run_dir: Path) -> None:
     """Write the manifest of a finished run, with the finished runs inside it."""
-    paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
-    for folder in _FOLDERS:
+    results = ("metrics.json", "teachers.json", "table.json")
+    paths = [run_dir / name for name in results if (run_dir / name).is_file()]
+    for folder in ("hf", "predictions"):
         below = (path for path in (run_dir / folder).rglob("*") if path.is_file())
         # Without those that people edit, and those that a killed process was about to rename.
         paths += sorted(p for p in below if p.suffix != ".md" and not p.name.startswith("."))
@@ -110,7 +106,8 @@ def damage(run_dir: Path) -> list[str]:
     """Return a line for each damaged file of a finished run, and for each changed input of a run
     inside it; none for a run without a manifest.
     """
-    manifest = read_own(run_dir / MANIFEST, _MANIFEST, _UNVERIFIED)
+    without = "the files of the run are no longer verified"
+    manifest = read_own(run_dir / MANIFEST, _MANIFEST, without)
     problems = problems_of(run_dir, manifest.files)
     for name in manifest.runs:
         if not (run_dir / name / MANIFEST).is_file():

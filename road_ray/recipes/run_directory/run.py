@@ -155,7 +155,16 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
     with lock_run_directory(directory):
         status = _status(config)
         try:
-            inputs = _record(config, status)
+            if status == "new":
+                header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
+                write_text_atomic(directory / RECORD, header + to_yaml(config))
+                for name in (INPUTS, "metrics.json"):
+                    (directory / name).unlink(missing_ok=True)
+            inputs = input_files.current_inputs(directory, config.inputs())
+            if not (directory / "metrics.json").is_file():  # else it describes the metrics there
+                write_json_atomic(directory / INPUTS, inputs)
+            machine = environment() | {"seed": config.seed}
+            write_json_atomic(directory / "environment.json", machine)
         except OSError as error:
             raise _write_error(directory, error) from error
         try:
@@ -218,21 +227,6 @@ def _write_error(directory: Path, error: Exception) -> ResourceError:
     )
 
 
-def _record(config: RunConfig, status: Status) -> Mapping[str, Any]:
-    """Record configuration and environment of a run that starts; return its inputs."""
-    directory = config.run_dir
-    if status == "new":
-        header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
-        write_text_atomic(directory / RECORD, header + to_yaml(config))
-        for name in (INPUTS, "metrics.json"):
-            (directory / name).unlink(missing_ok=True)
-    inputs = input_files.current_inputs(directory, config.inputs())
-    if not (directory / "metrics.json").is_file():  # else it describes the metrics there
-        write_json_atomic(directory / INPUTS, inputs)
-    write_json_atomic(directory / "environment.json", environment() | {"seed": config.seed})
-    return inputs
-
-
 def journal(
     config: RunConfig,
     context: RunContext,
@@ -245,21 +239,19 @@ def journal(
     main process. ``work`` weighs steps in the estimate of the time left.
     """
     tracking, directory, name = config.tracking, config.run_dir, config.run_dir.name
+    group, keys = tracking.group, to_dict(config)
     made: dict[str, Callable[[], Tracker]] = {}
     if (on_row := context.on_row) is not None:
         made["callback"] = lambda: Tracker(lambda step, row: on_row(step, total_steps, row))
     if (project := tracking.wandb_project) is not None:
-        made["wandb"] = lambda: trackers.wandb_tracker(
-            project, name, to_dict(config), directory, tracking.group
-        )
+        made["wandb"] = partial(trackers.wandb_tracker, project, name, keys, directory, group)
     if (uri := tracking.mlflow_uri) is not None:
-        made["mlflow"] = lambda: trackers.mlflow_tracker(
-            uri, tracking.group or "road_ray", name, to_dict(config), directory
-        )
+        group = group or "road_ray"
+        made["mlflow"] = partial(trackers.mlflow_tracker, uri, group, name, keys, directory)
     if tracking.tensorboard:
         made["tensorboard"] = partial(trackers.tensorboard_tracker, directory)
     if (own := tracking.custom) is not None and is_main:
-        made[own] = trackers.own_tracker(own, directory, name, to_dict(config))
+        made[own] = trackers.own_tracker(own, directory, name, keys)
     return Journal(
         config.run_dir,
         console=config.console,

@@ -13,7 +13,7 @@ from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.model_record import (
-    stored_threshold,
+    model_record,
     trained_head,
     with_trained_data,
 )
@@ -41,7 +41,7 @@ def test_runs_and_checkpoints_record_the_files_that_decide_what_a_model_computes
 def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
     (tmp_path / "road_ray.json").write_text(content)
     with pytest.raises(CheckpointError) as refused:
-        stored_threshold(tmp_path)
+        model_record(tmp_path)
     assert str(refused.value).startswith(f"{tmp_path / 'road_ray.json'}: ")
 
 

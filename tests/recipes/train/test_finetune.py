@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,10 +20,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
-
-
-def weights(run_dir: Path) -> bytes:
-    return (run_dir / "hf" / "model.safetensors").read_bytes()
+from tests.runs import weights
 
 
 def test_a_checkpoint_is_a_model_to_start_from(sentiment, span_run, tmp_path):

@@ -29,6 +29,7 @@ from road_ray.recipes.train.prepare import _class_weights, count_overlap, prepar
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from tests.published import publish
+from tests.runs import name_labels
 
 
 def split(labels):
@@ -56,7 +57,8 @@ def test_training_follows_the_weights_and_equal_ones_change_nothing(sentiment, t
             overrides=sentiment | {"training.steps": 2} | more,
             run_dir=tmp_path / str(len(list(tmp_path.iterdir()))),
         )
-        return torch.cat([p.flatten() for p in _parameters(run.hf_dir)])
+        parameters = load_file(run.hf_dir / "model.safetensors").values()
+        return torch.cat([parameter.flatten() for parameter in parameters])
 
     plain = weights()
     ones = {"data.class_weights": {"positive": 1.0, "negative": 1.0}}
@@ -65,19 +67,10 @@ def test_training_follows_the_weights_and_equal_ones_change_nothing(sentiment, t
     assert not torch.equal(weights(**{"data.label_smoothing": 0.1}), plain)
 
 
-def _parameters(directory):
-    from safetensors.torch import load_file
-
-    return load_file(directory / "model.safetensors").values()
-
-
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        (
-            {"data.dataset": "stsb", "data.class_weights": "balanced"},
-            "classes, several labels or tags",
-        ),
+        ({"data.dataset": "stsb", "data.class_weights": "balanced"}, "several labels or tags"),
         ({"data.dataset": "squad_v2", "data.label_smoothing": 0.1}, "tasks of labels"),
         ({"data.class_weights": {"positiv": 2.0}}, "did you mean 'positive'"),
         ({"data.class_weights": {"positive": -1.0}}, "value >= 0"),
@@ -189,9 +182,7 @@ def test_the_head_of_a_trained_model_is_kept_if_asked(teachers, sentiment, tmp_p
 
 def test_labels_of_a_kept_head_are_refused_or_mapped(teachers, sentiment, tmp_path, road, flags):
     renamed = shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "renamed")
-    output = json.loads((renamed / "config.json").read_text())
-    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-    (renamed / "config.json").write_text(json.dumps(output | names))
+    name_labels(renamed, "LABEL_0", "LABEL_1")
     chosen = sentiment | {"init": str(renamed), "training.steps": 1, "run_dir": tmp_path / "run"}
     result = road("finetune", *flags(chosen))
     line = "label_map='{LABEL_0: negative, LABEL_1: positive}'"

@@ -1,4 +1,4 @@
-"""``road presets | check | schema``: what is printed, and what editors make of it."""
+"""``road presets | check | schema | explain``: what is printed, and what editors make of it."""
 
 from __future__ import annotations
 
@@ -88,3 +88,47 @@ class TestCheck:
         assert result.code == 4
         assert "/nowhere" in result.out
         assert "PROBLEM" in result.out
+
+
+def test_a_key_is_explained_for_each_verb_that_has_it(road):
+    result = road("explain", "optimizer.peak_lr", "--json")
+    assert result.code == 0
+    (first,) = json.loads(result.out)
+    assert first["allowed"] == "0 < value <= 1"
+    assert (first["default"]["pretrain"], first["default"]["finetune"]) == (5e-4, 3e-4)
+    assert first["meaning"]
+    assert "Clark" in first["meaning"]
+    assert first["presets"]["electra_base"] == 2e-4
+
+
+def test_verbs_in_which_a_key_differs_are_explained_apart(road):
+    blocks = json.loads(road("explain", "data.batch_size", "--json").out)
+    assert len(blocks) > 1
+    verbs = [verb for block in blocks for verb in block["default"]]
+    assert sorted(verbs) == sorted(set(verbs))
+    (only,) = json.loads(road("explain", "data.batch_size", "distill", "--json").out)
+    assert list(only["default"]) == ["distill"]
+
+
+def test_the_text_has_every_part_of_the_explanation(road):
+    out = road("explain", "optimizer.peak_lr", "finetune").out
+    for part in ("allowed:", "default:", "meaning:"):
+        assert part in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_section_lists_its_keys_one_a_line(road):
+    lines = road("explain", "optimizer", "finetune").out.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line == "  keys:"]
+    names = [line.split()[0] for line in lines[at + 1 :]]
+    assert {"name", "peak_lr", "schedule"} <= set(names)
+
+
+def test_keys_of_sweeps_clusters_and_named_entries_are_explained(road):
+    assert "sweep" in road("explain", "space.any.uniform").out
+    assert "submit" in road("explain", "entry_cpus").out
+    assert road("explain", "data.sets.mine.label", "finetune").code == 0
+
+
+def test_the_names_of_a_registry_are_allowed_values(road):
+    assert '"correctness"' in road("explain", "weighting.rule", "distill").out
