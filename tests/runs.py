@@ -1,9 +1,14 @@
-"""What tests read of a run's directory, and change in that of a model."""
+"""What tests read of a run's directory, change in that of a model, and ask of the model."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from road_ray.recipes.run_directory.run import Run
 
@@ -12,6 +17,16 @@ def weights(run: Run | Path) -> bytes:
     """The file of the trained model's weights."""
     place = run.directory if isinstance(run, Run) else run
     return (place / "hf" / "model.safetensors").read_bytes()
+
+
+def plain_logits(model: Path, texts: str | Sequence[str], **options: Any) -> torch.Tensor:
+    """The logits of plain transformers for texts in one batch, tokenized with these options."""
+    encoded = AutoTokenizer.from_pretrained(model)(
+        texts, return_tensors="pt", padding=len(texts) > 1, **options
+    )
+    encoded.pop("overflow_to_sample_mapping", None)
+    with torch.no_grad():
+        return AutoModelForSequenceClassification.from_pretrained(model).eval()(**encoded).logits
 
 
 def name_labels(model: Path, *names: str) -> None:

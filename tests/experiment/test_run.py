@@ -108,29 +108,19 @@ def test_a_soup_stands_beside_the_models_of_its_seed(tiny):
     assert {p: p.stat().st_mtime_ns for p in run.directory.rglob("*.safetensors")} == before
 
 
-class _StopAt:
-    """Asks for a stop in the given row of the journals of all runs."""
-
-    def __init__(self, row: int) -> None:
-        self.rows, self.row, self.context = 0, row, RunContext(on_row=self)
-
-    def __call__(self, *_: object) -> None:
-        self.rows += 1
-        if self.rows == self.row:
-            self.context.stop.set()
-
-
 @pytest.mark.parametrize("row", [pytest.param(5, marks=pytest.mark.long), 16])
 def test_a_stopped_comparison_resumes_to_equal_weights(tiny, tmp_path, row):
-    """Rows 1 to 9 are those of three teachers, the others of students."""
+    """Rows 1 to 9 of all journals are those of three teachers, the others of students."""
     given = tiny(
         "low_resource", **(SIZES["low_resource"] | {"arms": ["correctness"], "num_seeds": 1})
     )
     given["training.save_every_steps"] = 1
     whole = rr.reproduce(overrides=given | {"run_dir": str(tmp_path / "whole")})
     stopped = given | {"run_dir": str(tmp_path / "stopped")}
+    rows = iter(range(1, row + 100))
+    context = RunContext(on_row=lambda *_: next(rows) == row and context.stop.set())
     with pytest.raises(InterruptedRunError):
-        rr.reproduce(overrides=stopped, context=_StopAt(row).context)
+        rr.reproduce(overrides=stopped, context=context)
     assert not (tmp_path / "stopped" / "metrics.json").exists()
     run = rr.reproduce(overrides=stopped)
     assert run.metrics == whole.metrics

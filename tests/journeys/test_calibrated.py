@@ -6,10 +6,8 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import softmax
 from starlette.testclient import TestClient
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import road_ray as rr
 from road_ray.distributed.serving.api import build_api
@@ -17,6 +15,7 @@ from road_ray.distributed.serving.config import ServingConfig
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 from road_ray.recipes.export import export
+from tests.runs import plain_logits
 
 TEXTS = ["a fine film", "a dull film", "the film"]
 
@@ -43,16 +42,8 @@ def test_it_is_in_metrics_record_and_evaluation(run, temperature, tmp_path):
     assert first[1:] == [100.0, pytest.approx(run.metrics["eval/sst2/accuracy"], abs=0.006)]
 
 
-def plain_logits(directory, texts):
-    """Return the logits of plain transformers."""
-    tokenizer = AutoTokenizer.from_pretrained(directory)
-    plain = AutoModelForSequenceClassification.from_pretrained(directory).eval()
-    with torch.inference_mode():
-        return plain(**tokenizer(texts, return_tensors="pt", padding=True)).logits.numpy()
-
-
 def test_predictions_have_the_temperature_and_plain_transformers_has_not(run, temperature):
-    logits = plain_logits(run.hf_dir, TEXTS)
+    logits = plain_logits(run.hf_dir, TEXTS).numpy()
     said = [list(row["scores"].values()) for row in rr.load(run.hf_dir)(TEXTS)]
     np.testing.assert_allclose(said, softmax(logits / temperature, axis=-1), atol=1e-5)
     assert not np.allclose(said, softmax(logits, axis=-1), atol=1e-5)

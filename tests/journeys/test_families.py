@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig
 
 import road_ray as rr
 from tests.published import FAMILIES, publish
+from tests.runs import plain_logits
 
 SHORT = {"training.steps": 2, "data.max_length_tokens": 48, "optimizer.layer_decay": 0.8}
 TEXTS = ["a moving and funny film", "Slow, dull and far too long!"]
@@ -40,10 +40,7 @@ def test_it_learns_several_tasks_and_is_evaluated_and_loaded_by_plain_transforme
     chosen = {"init": str(learned.hf_dir), "data.root": str(world), "data.datasets": ["sst2"]}
     again = rr.evaluate(overrides=chosen, run_dir=tmp_path / "evaluation").metrics
     assert again["eval/sst2/accuracy"] == learned.metrics["eval/sst2/accuracy"]
-    model = AutoModelForSequenceClassification.from_pretrained(learned.hf_dir).eval()
-    tokenizer = AutoTokenizer.from_pretrained(learned.hf_dir)
-    with torch.no_grad():
-        shares = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
+    shares = plain_logits(learned.hf_dir, TEXTS).softmax(-1)
     predicted = rr.load(learned.hf_dir, head="sentiment")(TEXTS)
     for ours, theirs in zip(predicted, shares, strict=True):
         assert list(ours["scores"].values()) == pytest.approx(theirs.tolist(), abs=1e-5)
@@ -62,8 +59,8 @@ def test_a_smaller_student_is_made_of_it_and_learns_from_teachers_of_two_tokeniz
         smaller = chosen
     run = rr.distill(overrides=smaller, run_dir=tmp_path)
     assert "eval/sst2/accuracy" in run.metrics
-    model = AutoModelForSequenceClassification.from_pretrained(run.hf_dir)
-    assert model.config.num_hidden_layers == (2 if family == "albert" else 1)
+    layers = AutoConfig.from_pretrained(run.hf_dir).num_hidden_layers
+    assert layers == (2 if family == "albert" else 1)
 
 
 def test_it_teaches_a_student_of_another_tokenizer(sentiment, learned, tmp_path):

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from scipy.special import softmax
 
 import road_ray as rr
 from tests.published import TEXTS
+from tests.runs import plain_logits
 
 LENGTH = 8
 
@@ -55,19 +55,6 @@ def windowed(sentiment, tmp_path_factory):
     return rr.finetune(overrides=sentiment | chosen, run_dir=run_dir)
 
 
-def plain_logits(run: rr.Run, text: str, join: str) -> np.ndarray:
-    """What plain transformers computes for each window of a text, joined."""
-    tokenizer = AutoTokenizer.from_pretrained(run.hf_dir)
-    model = AutoModelForSequenceClassification.from_pretrained(run.hf_dir).eval()
-    windows = tokenizer(
-        text, truncation=True, max_length=LENGTH, return_overflowing_tokens=True,
-        padding=True, return_tensors="pt",
-    )  # fmt: skip
-    del windows["overflow_to_sample_mapping"]
-    with torch.inference_mode():
-        return getattr(model(**windows).logits.numpy(), join)(0)
-
-
 @pytest.mark.parametrize("join", ["mean", "max"])
 def test_a_long_text_has_the_joined_logits_of_its_windows(windowed, join):
     loaded = rr.load(windowed.directory)
@@ -75,9 +62,10 @@ def test_a_long_text_has_the_joined_logits_of_its_windows(windowed, join):
     whole = replace(loaded, record=loaded.record | {"windows": "none"})
     texts = ["fine", *(f"{text} " * n for n, text in enumerate(TEXTS, start=1))]
     for told, cut, text in zip(predictor(texts), whole(texts), texts, strict=True):
-        logits = torch.from_numpy(plain_logits(windowed, text, join))
-        scores = list(told["scores"].values())
-        np.testing.assert_allclose(scores, logits.softmax(-1).numpy(), atol=1e-5)
+        window = {"truncation": True, "max_length": LENGTH, "return_overflowing_tokens": True}
+        logits = plain_logits(windowed.hf_dir, text, **window).numpy()
+        shares = softmax(getattr(logits, join)(0))
+        np.testing.assert_allclose(list(told["scores"].values()), shares, atol=1e-5)
         if text == "fine":
             assert told["scores"] == pytest.approx(cut["scores"], abs=1e-6)
     assert [row["score"] for row in predictor(texts)] != [row["score"] for row in whole(texts)]

@@ -9,12 +9,7 @@ from functools import wraps
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import (
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-    BertModel,
-)
+from transformers import AutoModelForTokenClassification, AutoTokenizer, BertModel
 
 import road_ray as rr
 from road_ray.distillation.teacher import Teacher, TeacherOptions
@@ -22,6 +17,7 @@ from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with
 from tests.published import publish
+from tests.runs import plain_logits
 
 TEXTS = [" ".join(["a"] * n) for n in (1, 20, 56, 59, 97)] + ["a dull film", "the café"]
 
@@ -42,14 +38,7 @@ def reviews(tmp_path):
 
 
 def plain(directory, texts):
-    tokenizer = AutoTokenizer.from_pretrained(directory)
-    model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
-    positions = tokenizer.model_max_length
-    with torch.no_grad():
-        rows = [
-            model(**tokenizer(t, return_tensors="pt", truncation=True, max_length=positions)).logits
-            for t in texts
-        ]
+    rows = [plain_logits(directory, [text], truncation=True) for text in texts]
     return torch.cat(rows).softmax(-1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
@@ -74,7 +73,8 @@ def test_a_killed_teacher_costs_time_and_changes_nothing(
 
     def submit_and_kill(self, batch):
         request = submit(self, batch)
-        if not killed and len(read_rows_or_none(tmp_path / "metrics.jsonl")) >= 3:
+        journal = tmp_path / "metrics.jsonl"
+        if not killed and journal.is_file() and len(read_rows(journal)) >= 3:
             killed.append(before[1])
             os.kill(before[1], signal.SIGKILL)
         return request
@@ -86,10 +86,6 @@ def test_a_killed_teacher_costs_time_and_changes_nothing(
     assert after[1] != before[1]
     assert (after[0], after[2]) == (before[0], before[2])
     compare(run, by_actors, rtol=0, atol=0)
-
-
-def read_rows_or_none(path: Path) -> list[dict[str, float]]:
-    return read_rows(path) if path.is_file() else []
 
 
 def test_two_workers_learn_as_one_process_does(by_actors, settings, pool, tmp_path):

@@ -8,11 +8,12 @@ import random
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import expit
 from sklearn.metrics import f1_score, log_loss
+from transformers import AutoConfig
 
 import road_ray as rr
+from tests.runs import plain_logits
 
 WORDS = {"joy": ("fine", "bright"), "anger": ("dull", "poor"), "fear": ("slow", "dark")}
 
@@ -48,23 +49,15 @@ def trained(overrides):
     return rr.finetune(overrides=overrides)
 
 
-def logits_of_transformers(directory, texts):
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
-    assert model.config.problem_type == "multi_label_classification"
-    assert list(model.config.id2label.values()) == list(WORDS)
-    encoded = AutoTokenizer.from_pretrained(directory)(texts, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        return model(**encoded).logits.numpy()
-
-
 def test_figures_thresholds_and_predictions(trained):
     dev = rows(32, 2)
     model = rr.load(str(trained.directory))
     predicted = model([row["text"] for row in dev])
     shares = np.array([list(row["scores"].values()) for row in predicted])
-    plain = expit(logits_of_transformers(trained.hf_dir, [row["text"] for row in dev]))
+    config = AutoConfig.from_pretrained(trained.hf_dir)
+    assert config.problem_type == "multi_label_classification"
+    assert list(config.id2label.values()) == list(WORDS)
+    plain = expit(plain_logits(trained.hf_dir, [row["text"] for row in dev]).numpy())
     np.testing.assert_allclose(shares, plain, rtol=0, atol=1e-5)
     gold = np.array([[label in row["labels"] for label in WORDS] for row in dev])
     figures = {name.removeprefix("eval/moods/"): x for name, x in trained.metrics.items()}
@@ -108,7 +101,7 @@ def test_labels_share_a_temperature_and_thresholds_are_of_calibrated_probabiliti
     dev, record = rows(32, 2), json.loads((student.hf_dir / "road_ray.json").read_text())
     texts = [row["text"] for row in dev]
     gold = np.array([[label in row["labels"] for label in WORDS] for row in dev])
-    logits = logits_of_transformers(student.hf_dir, texts)
+    logits = plain_logits(student.hf_dir, texts).numpy()
     nll = [
         log_loss(gold.ravel(), expit(logits / t).ravel())
         for t in record["temperature"] * np.array([1, 0.99, 1.01, 0.7, 1.5])

@@ -84,18 +84,12 @@ def test_the_average_of_medians_is_counted_as_the_paper_counts():
     assert last[3] == "25.00"
 
 
-@pytest.fixture(scope="module")
-def pool(sentiment, tmp_path_factory):
+def test_the_figures_of_a_pool_are_means_over_its_seeds(sentiment, tmp_path):
     """Two seeds of two data sets, one of which starts from the other."""
     changes = {name: value for name, value in sentiment.items() if name != "data.dataset"}
     pool = {"mnli": {}, "sst2": {"data.batch_size": 8, "init": "mnli"}}
     changes |= {"training.steps": 2, "pool": pool, "num_seeds": 2}
-    directory = tmp_path_factory.mktemp("runs") / "pool"
-    return rr.finetune(overrides=changes, run_dir=directory)
-
-
-def test_the_figures_of_a_pool_are_means_over_its_seeds(pool):
-    run = pool
+    run = rr.finetune(overrides=changes, run_dir=tmp_path / "pool")
     ours = [run.directory / "sst2" / f"seed-{seed}" / "metrics.json" for seed in (0, 1)]
     values = [json.loads(path.read_text())["eval/sst2/accuracy"] for path in ours]
     assert run.metrics["eval/sst2/accuracy"] == pytest.approx(sum(values) / 2)
@@ -171,32 +165,18 @@ def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     assert {fold_of(example, 2) for example in learnt} == {0}
 
 
-@pytest.fixture
-def chain(sentiment, teachers, tmp_path):
-    def run(**changes: object) -> rr.Run:
-        settings = {"teachers": teachers.directory / "teachers.json", "host": "process"}
-        keys = sentiment | {"training.keep_checkpoints_at_end": 1}
-        return rr.distill(overrides=keys, run_dir=tmp_path / "chain", **(settings | changes))
-
-    return run
-
-
-def manifest(run_dir, number: int) -> dict:
-    return json.loads((run_dir / f"generation-{number}" / "teachers.json").read_text())
-
-
-def test_each_generation_learns_from_the_one_before(chain, teachers, sentiment, tmp_path):
-    run = chain(generations=3)
-    names = [[t["directory"] for t in manifest(run.directory, n)["teachers"]] for n in (1, 2, 3)]
+def test_each_generation_learns_from_the_one_before(teachers, sentiment, tmp_path):
+    listed = {"teachers": teachers.directory / "teachers.json", "host": "process"}
+    keys = sentiment | {"training.keep_checkpoints_at_end": 1}
+    run = rr.distill(overrides=keys, run_dir=tmp_path / "chain", generations=3, **listed)
+    places = [run.directory / f"generation-{number}" for number in (1, 2, 3)]
+    manifests = [json.loads((place / "teachers.json").read_text()) for place in places]
+    names = [[t["directory"] for t in manifest["teachers"]] for manifest in manifests]
     assert names[0] == [str(teachers.directory / f"teacher-{n}" / "hf") for n in range(3)]
-    assert names[1] == [str(run.directory / "generation-1" / "hf")]
-    assert names[2] == [str(run.directory / "generation-2" / "hf")]
-    last = run.directory / "generation-3"
-    records = [
-        json.loads((run.directory / f"generation-{n}" / "hf" / "road_ray.json").read_text())
-        for n in (1, 2)
-    ]
+    assert names[1:] == [[str(place / "hf")] for place in places[:2]]
+    records = [json.loads((place / "hf" / "road_ray.json").read_text()) for place in places[:2]]
     assert [record["weighting"]["rule"] for record in records] == ["correctness", "mean"]
+    last = places[2]
     figures = json.loads((last / "metrics.json").read_text())
     assert {name: run.metrics[name] for name in figures} == figures
     assert "generation-1/eval/sst2/accuracy" in run.metrics

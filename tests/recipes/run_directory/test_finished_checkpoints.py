@@ -13,15 +13,6 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.monitoring.metrics_journal import read_rows
 
-
-def steps(run_dir):
-    return sorted(path.name for path in (run_dir / "checkpoints").glob("step-*"))
-
-
-def events(run_dir):
-    return [row["kind"] for row in read_rows(run_dir / "events.jsonl")]
-
-
 EARLY = {
     "training.evaluate_every_steps": 2,
     "training.early_stopping.patience": 5,
@@ -29,16 +20,9 @@ EARLY = {
 }
 
 
-@pytest.fixture(scope="module")
-def tuned(sentiment, tmp_path_factory):
-    return rr.finetune(
-        overrides=sentiment | EARLY | {"training.save_every_steps": 2},
-        run_dir=tmp_path_factory.mktemp("ended") / "run",
-    )
-
-
-def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint(tuned):
-    place = tuned.directory
+def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint(sentiment, tmp_path):
+    saving = sentiment | EARLY | {"training.save_every_steps": 2}
+    place = rr.finetune(overrides=saving, run_dir=tmp_path / "run").directory
     assert [path.name for path in (place / "checkpoints").iterdir()] == ["removed.json"]
     assert json.loads((place / "checkpoints" / "removed.json").read_text()) == {"step": 6}
     (row,) = [r for r in read_rows(place / "events.jsonl") if r["kind"] == "checkpoints_removed"]
@@ -52,8 +36,9 @@ def test_the_key_keeps_the_newest(sentiment, tmp_path):
     keys = {"training.save_every_steps": 2, "training.keep_checkpoints": 3}
     kept = sentiment | EARLY | keys | {"training.keep_checkpoints_at_end": 2}
     run = rr.finetune(overrides=kept, run_dir=tmp_path / "run")
-    assert steps(run.directory) == ["step-00000004", "step-00000006"]
-    assert "checkpoints_removed" in events(run.directory)
+    steps = sorted(path.name for path in (run.directory / "checkpoints").glob("step-*"))
+    assert steps == ["step-00000004", "step-00000006"]
+    assert "checkpoints_removed" in (run.directory / "events.jsonl").read_text()
 
 
 def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp_path):

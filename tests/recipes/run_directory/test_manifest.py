@@ -12,25 +12,6 @@ from road_ray.recipes.run_directory.input_files import changed_inputs
 from road_ray.recipes.run_directory.recorded_config import damage, seal
 
 
-@pytest.fixture(scope="module")
-def whole(sentiment, tmp_path_factory):
-    """A finished fine-tuning, to be copied."""
-    place = tmp_path_factory.mktemp("outputs") / "run"
-    return rr.finetune(overrides=sentiment | {"training.keep_checkpoints_at_end": 1}, run_dir=place)
-
-
-@pytest.fixture
-def copied(whole, tmp_path):
-    shutil.copytree(whole.directory, tmp_path / "run")
-    return tmp_path / "run"
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("name", "read", "like"),
     [
@@ -45,18 +26,24 @@ def test_a_damaged_record_is_named(tmp_path, name, read, like):
             read(tmp_path)
 
 
-def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(sentiment, copied):
-    leftover = copied / "predictions" / "sst2" / ".diagnostics.json.tmp-17"
-    leftover.write_text("{")
-    seal(copied)
+def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(tmp_path):
+    (tmp_path / "predictions" / "sst2").mkdir(parents=True)
+    leftover = tmp_path / "predictions" / "sst2" / ".diagnostics.json.tmp-17"
+    for path in (leftover, leftover.with_name("diagnostics.json")):
+        path.write_text("{")
+    seal(tmp_path)
     leftover.unlink()
-    assert damage(copied) == []
+    assert damage(tmp_path) == []
+    leftover.with_name("diagnostics.json").unlink()
+    assert damage(tmp_path) == ["predictions/sst2/diagnostics.json is missing"]
 
 
 def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tmp_path):
     place = tmp_path / "teacher"
     shutil.copytree(teachers.directory / "teacher-0", place)
-    flip(place / "hf" / "model.safetensors")
+    weights = bytearray((place / "hf" / "model.safetensors").read_bytes())
+    weights[len(weights) // 2] ^= 1
+    (place / "hf" / "model.safetensors").write_bytes(weights)
     settings = {key: sentiment[key] for key in ("data.root", "console")}
     shown = f"{place}/hf/model.safetensors: not the file that .* records"
     for init in (place, place / "hf"):

@@ -90,13 +90,8 @@ def test_without_a_mirror_there_is_none_below():
     assert below.mirror == "/disk/what?/a/b"
 
 
-@pytest.fixture
-def mirrored(sentiment, tmp_path):
-    """Overrides of a fine-tuning of one step with copies."""
-    return sentiment | {"training.steps": 1, "training.mirror": str(tmp_path / "mirror")}
-
-
-def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, tmp_path):
+def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(sentiment, tmp_path):
+    mirrored = sentiment | {"training.steps": 1, "training.mirror": str(tmp_path / "mirror")}
     first = rr.finetune(overrides=mirrored, run_dir=tmp_path / "first")
     with pytest.raises(CheckpointError) as refused:
         rr.finetune(overrides=mirrored, run_dir=tmp_path / "second", seed=1)

@@ -29,19 +29,6 @@ def sweep(sentiment, teachers, tmp_path):
     return make
 
 
-@pytest.fixture
-def loaded(monkeypatch):
-    """Numbers of teachers that were loaded in this process to answer."""
-    counts, load_teachers = [], module.LocalEnsemble.__init__
-
-    def counted(self, directories, *arguments, **options):
-        counts.append(len(directories))
-        load_teachers(self, directories, *arguments, **options)
-
-    monkeypatch.setattr(module.LocalEnsemble, "__init__", counted)
-    return counts
-
-
 @pytest.mark.parametrize(
     ("space", "overrides"),
     [

@@ -132,7 +132,6 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
     sentiment, span_run, pretrained, teachers, tmp_path
 ):
     from safetensors.torch import load_file
-    from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
     from road_ray.data.catalog import task
     from road_ray.models.multitask import load_trained
@@ -153,10 +152,7 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
     with torch.no_grad():
         classes = load_trained(str(loss), task("sst2")).eval()(inputs | {"task": "sentiment"})
         spans = load_trained(str(span_run.hf_dir), task("mrc")).eval()(inputs | {"task": "mrc"})
-        ours = [classes, spans[:, 0], spans[:, 1]]
-        for kind, place in ((ElectraForPreTraining, ""), (ElectraForMaskedLM, "generator")):
-            ours.append(kind.from_pretrained(pretrained.hf_dir / place).eval()(ids).logits)
-    for number, mine in enumerate(ours):
+    for number, mine in enumerate((classes, spans[:, 0], spans[:, 1])):
         torch.testing.assert_close(result[str(number)], mine, rtol=1e-5, atol=1e-6)
 
 

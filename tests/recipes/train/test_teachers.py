@@ -18,7 +18,6 @@ from road_ray.distillation.answer_table import open_table, write_table
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models import precision
 from road_ray.models.precision import compile_for_all_shapes
-from road_ray.recipes.train import teachers as module
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import weights
 
@@ -52,30 +51,17 @@ def tables(store: Path) -> list[Path]:
     return sorted(store.glob("*/table-*"))
 
 
-@pytest.fixture
-def answered(monkeypatch):
-    """Numbers of teachers that were loaded to answer rows, by labelling."""
-    started, load = [], module.LocalEnsemble.__init__
-
-    def counted(self, directories, *arguments, **options):
-        started.append(len(directories))
-        load(self, directories, *arguments, **options)
-
-    monkeypatch.setattr(module.LocalEnsemble, "__init__", counted)
-    return started
-
-
 def test_the_first_and_every_later_run_are_bit_equal_and_these_start_no_teacher(
-    student, tmp_path, answered
+    student, tmp_path, loaded
 ):
     cold = student("cold")
-    assert answered == [3]
+    assert loaded == [3]
     assert len(tables(tmp_path / "store")) == 3
     warm = student("warm")
     assert weights(warm) == weights(cold)
     assert list(events(warm)["teachers_proven"]["difference"]) == ["its table"]
     assert weights(student("hot", temperature=4.0)) != weights(cold)
-    assert answered == [3]
+    assert loaded == [3]
 
 
 def test_answers_given_once_are_kept_in_the_run_and_teach_as_live_ones(student, tmp_path):
@@ -90,7 +76,7 @@ def test_answers_given_once_are_kept_in_the_run_and_teach_as_live_ones(student, 
 
 
 def test_a_rule_of_a_module_teaches_and_one_that_is_none_stops_before_any_teacher(
-    student, tmp_path, monkeypatch, answered
+    student, tmp_path, monkeypatch, loaded
 ):
     """The module lies in the working directory, as the guide says."""
     text = "from road_ray.distillation.weighting import mean\n\n"
@@ -100,10 +86,10 @@ def test_a_rule_of_a_module_teaches_and_one_that_is_none_stops_before_any_teache
     monkeypatch.setattr(sys, "path", sys.path[:])
     own = student("own", **{"weighting.rule": "own_rules:same"})
     assert weights(own) == weights(student("mean", **{"weighting.rule": "mean"}))
-    assert answered == [3]
+    assert loaded == [3]
     with pytest.raises(ConfigError, match=r"own_rules:other: .*no attribute 'other'"):
         student("none", **{"weighting.rule": "own_rules:other", "distillation.store": None})
-    assert answered == [3]
+    assert loaded == [3]
     assert not (tmp_path / "none" / "metrics.jsonl").exists()
 
 
