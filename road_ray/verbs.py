@@ -164,10 +164,7 @@ VERBS: dict[str, Verb] = {
 
 
 # Files with a configuration of their own: a search space, and a cluster profile.
-_FILES = {
-    "sweep": "recipes.sweep.config:SweepConfig",
-    "submit": "distributed.job_client:Profile",
-}
+_FILES = {"sweep": "recipes.sweep.config:SweepConfig", "submit": "distributed.job_client:Profile"}
 CONFIGURABLE = (*VERBS, *_FILES)
 
 

@@ -118,8 +118,7 @@ _MOST_NEAR = 5
 
 def presets(
     name: Annotated[
-        str | None,
-        typer.Argument(help="preset to show as YAML", autocompletion=complete_preset),
+        str | None, typer.Argument(help="preset to show as YAML", autocompletion=complete_preset)
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="YAML file to write, with its editor schema beside it")

@@ -223,11 +223,7 @@ def serve(
     from road_ray.config import load
     from road_ray.distributed.serving.config import ServingConfig
 
-    flags = {
-        "model": model,
-        "replicas": replicas,
-        "token_env": token_env,
-    }
+    flags = {"model": model, "replicas": replicas, "token_env": token_env}
     overrides = [f"{name}={value}" for name, value in flags.items() if value is not None]
     config = load(ServingConfig, overrides=[*(settings or []), *overrides])
     from road_ray.distributed.serving.server import Listening, serve_model

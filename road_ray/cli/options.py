@@ -98,8 +98,7 @@ ModelArgument = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("-q", callback=_set_quiet, help="no progress output")]
 VerboseOption = Annotated[
-    bool,
-    typer.Option("-v", callback=_set_verbose, help="show library logs and tracebacks"),
+    bool, typer.Option("-v", callback=_set_verbose, help="show library logs and tracebacks")
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="number of Ray Train workers; 0: this process")

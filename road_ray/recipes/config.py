@@ -176,10 +176,7 @@ class EvaluateConfig(RunConfig):
             models = [Path(self.init).expanduser(), *teacher_files([self.init])]
         else:
             models = model_files(self.init)
-        return {
-            "init": models,
-            "data": split_files(self.data, self.data.datasets, self.data.split),
-        }
+        return {"init": models, "data": split_files(self.data, self.data.datasets, self.data.split)}
 
 
 Combination = Literal["ensemble", "uniform", "greedy"]

@@ -214,9 +214,7 @@ def _list_and_evaluate(
 
 
 def distill(
-    config: DistillConfig,
-    ensemble: ActorEnsemble | None = None,
-    context: RunContext | None = None,
+    config: DistillConfig, ensemble: ActorEnsemble | None = None, context: RunContext | None = None
 ) -> Run:
     """Train and evaluate a student, or several generations. The run starts and stops the teachers,
     unless ``ensemble`` is given: then its owner stops them, and ``distillation.teachers`` may be

@@ -73,21 +73,19 @@ def test_the_schema_of_submit_accepts_the_shipped_profiles(path):
     Draft7Validator(schema).validate(YAML(typ="safe").load(path))
 
 
-class TestCheck:
-    """``road check``."""
+def test_road_check_says_that_all_is_well(road, world):
+    result = road("check", "--root", world, "--json")
+    states = {row["what"]: row["state"] for row in json.loads(result.out)}
+    assert {"python", "torch", "ray", "devices", "disk", "data"} <= set(states)
+    if set(states.values()) == {"ok"}:
+        assert result.code == 0
 
-    def test_all_is_well(self, road, world):
-        result = road("check", "--root", world, "--json")
-        states = {row["what"]: row["state"] for row in json.loads(result.out)}
-        assert {"python", "torch", "ray", "devices", "disk", "data"} <= set(states)
-        if set(states.values()) == {"ok"}:
-            assert result.code == 0
 
-    def test_a_root_that_is_not_there_is_a_problem(self, road):
-        result = road("check", "--root", "/nowhere")
-        assert result.code == 4
-        assert "/nowhere" in result.out
-        assert "PROBLEM" in result.out
+def test_road_check_tells_a_data_root_that_is_not_there(road):
+    result = road("check", "--root", "/nowhere")
+    assert result.code == 4
+    assert "/nowhere" in result.out
+    assert "PROBLEM" in result.out
 
 
 def test_a_key_is_explained_for_each_verb_that_has_it(road):

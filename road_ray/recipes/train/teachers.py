@@ -130,12 +130,7 @@ class Teachers:
         )
 
     def open(
-        self,
-        split: Split,
-        actors: ActorEnsemble | None,
-        *,
-        worker: Worker,
-        on_event: OnEvent,
+        self, split: Split, actors: ActorEnsemble | None, *, worker: Worker, on_event: OnEvent
     ) -> Ensemble:
         """Return the ensemble of a worker for the rows of ``split``; rank 0 compares a few answers
         with the models' first. ``actors`` are the driver's, if it started them.

@@ -186,8 +186,7 @@ class WeightingConfig(Config):
     """
 
     rule: Annotated[str, name_of("rule", RULES)] | None = Field(
-        None,
-        json_schema_extra={"anyOf": [{"enum": [None, *RULES]}, {"type": "string"}]},
+        None, json_schema_extra={"anyOf": [{"enum": [None, *RULES]}, {"type": "string"}]}
     )
     """Weighting rule. None: ``correctness`` for several teachers; ``mean`` for one, which is plain
     knowledge distillation. ``mean``: equal weights. ``correctness``: ROaD's Algorithm 2.

@@ -103,23 +103,19 @@ def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, mess
     assert message in result.err
 
 
-class TestCorpora:
-    """A file of one's own."""
+def test_a_corpus_that_is_not_there_is_told(attempt, monkeypatch):
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    result = attempt(data__corpus="no/such.txt")
+    assert result.code == 3
+    assert "no/such.txt" in result.err
+    result = attempt(data__corpus="no/such.txt", data__root="hub")
+    assert result.code == 2
+    assert "data.root" in result.err
 
-    def test_that_is_not_there(self, attempt, monkeypatch):
-        monkeypatch.delenv("ROAD_DATA", raising=False)
-        result = attempt(data__corpus="no/such.txt")
-        assert result.code == 3
-        assert "no/such.txt" in result.err
-        result = attempt(data__corpus="no/such.txt", data__root="hub")
-        assert result.code == 2
-        assert "data.root" in result.err
 
-    @pytest.mark.parametrize("key", ["init", "generator__init"])
-    def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(
-        self, attempt, tmp_path, key
-    ):
-        result = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
-        assert result.code == 2
-        assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in result.err
-        assert not (tmp_path / "shards").exists()
+@pytest.mark.parametrize("key", ["init", "generator__init"])
+def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(attempt, tmp_path, key):
+    result = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
+    assert result.code == 2
+    assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in result.err
+    assert not (tmp_path / "shards").exists()

@@ -1,4 +1,6 @@
-"""The runs of a trial have the sampled values; a trial reports the mean over seeds."""
+"""The runs of a trial have the sampled values; a trial reports the mean over seeds. Teachers that
+all trials share are asked by the driver, once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import pytest
 from road_ray.config import load
 from road_ray.errors import ConfigError
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trials import TrialRunner, parameters, runs_of
+from road_ray.recipes.train import teachers as module
 
 METRIC = "eval/sst2/accuracy"
 SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
@@ -141,3 +145,71 @@ def test_trials_share_what_teachers_said(tmp_path, overrides, store):
     )
     [(_, run)] = runs_of(sweep, {"weighting.wrong": 0.5}, tmp_path, 0)
     assert run.distillation.store == (Path(store) if store else None)
+
+
+WEIGHTS = {"weighting.wrong": {"uniform": [0.1, 0.9]}}
+
+
+@pytest.fixture
+def taught(sentiment, teachers, tmp_path):
+    """``taught(space, **overrides)``: a sweep of students of three teachers."""
+
+    def make(space=WEIGHTS, **overrides):
+        chosen = sentiment | {"training.steps": 2, "data.max_judged_rows": 16}
+        chosen |= {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+        base = {"verb": "distill", "overrides": chosen | overrides, "space": space}
+        base |= {"metric": "eval/sst2/accuracy", "run_dir": str(tmp_path / "sweep"), "name": "s"}
+        return load(SweepConfig, base=base)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("space", "overrides"),
+    [
+        ({"data.max_length_tokens": {"int": [8, 32]}}, {}),
+        ({"init": {"choice": ["a", "b"]}}, {}),
+        ({"distillation.precision": {"choice": ["fp32", "bf16"]}}, {}),
+        (WEIGHTS, {"distillation.answers": "live", "distillation.host": "process"}),
+    ],
+)
+def test_trials_that_differ_in_teachers_or_rows_have_their_own(taught, space, overrides):
+    assert taught_alike(taught(space, **overrides)) is None
+
+
+def test_the_driver_labels_once_and_no_trial_starts_a_teacher(taught, loaded, tmp_path):
+    config = taught(**{"distillation.host": "process"})
+    with teachers_of_trials(config) as pool:
+        assert pool is None
+    assert loaded == [3]
+    trial = TrialRunner(config)
+    for number, wrong in enumerate((0.3, 0.6)):
+        place = tmp_path / f"sweep/s/trials/000{number}"
+        assert trial(place, {"weighting.wrong": wrong}, lambda report: None).figures
+    assert loaded == [3]
+    assert len(list(Path(config.directory, "store").glob("*/table-*"))) == 3
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
+    taught, tmp_path, monkeypatch
+):
+    config = taught(
+        **{
+            "distillation.answers": "live",
+            "distillation.host": "actors",
+            "distillation.resources.CPU": 0.3,
+        }
+    )
+    with teachers_of_trials(config) as pool:
+        assert len(pool.directories) == 3
+
+        def refused(*_, **__):
+            raise AssertionError("the trial starts teachers of its own")
+
+        monkeypatch.setattr(module.Teachers, "start_pool", refused)
+        trial = TrialRunner(config, [pool])
+        for number in range(2):
+            place = tmp_path / f"sweep/s/trials/000{number}"
+            assert trial(place, {"weighting.wrong": 0.3}, lambda report: None).figures
