@@ -330,6 +330,20 @@ def test_what_is_written_is_read_back_equal(write: Write, config: Example) -> No
     assert load(Example, base=to_dict(config)) == config
 
 
+_WORDS = st.text(string.ascii_letters, max_size=5)  # "inf" and "nan" among them
+
+
+@settings(deadline=None, max_examples=200)
+@given(wrong=st.floats() | st.integers() | st.booleans() | _WORDS | st.none())
+def test_only_weights_between_0_and_1_are_taken(wrong: Any) -> None:
+    number = isinstance(wrong, int | float) and not isinstance(wrong, bool)
+    if number and 0 <= wrong <= 1:
+        assert load(Example, overrides={"weighting.wrong": wrong}).weighting.wrong == wrong
+        return
+    with pytest.raises(ConfigError, match="allowed: 0 <= value <= 1"):
+        load(Example, overrides={"weighting.wrong": wrong})
+
+
 def test_mistakes_survive_the_way_between_processes() -> None:
     with pytest.raises(InvalidConfig) as caught:
         load(Example, overrides=["seed=x"])
