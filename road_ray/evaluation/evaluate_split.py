@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -188,10 +189,9 @@ def evaluate_split(
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-        logits = logits_of(
-            model, split.features, pad_id=pad_id, device=device, on_rows=on_rows, group=group
-        )
-        further = _further(model, split, pad_id, device, group)
+        ask = partial(logits_of, model, pad_id=pad_id, device=device, group=group)
+        logits = ask(split.features, on_rows=on_rows)
+        further = _further(split, model.tasks, ask)
     if group is not None and group.rank:
         return Evaluation({})
     evaluation = evaluate_logits(split, logits, rule)
@@ -293,19 +293,18 @@ def _calibrated(
 
 
 def _further(
-    model: MultitaskModel, split: Split, pad_id: int, device: torch.device, group: Group | None
+    split: Split, tasks: Collection[str], ask: Callable[[Features], list[NDArray[np.float32]]]
 ) -> dict[str, float]:
-    """Return the accuracy of the model's auxiliary heads, with logits averaged over a question's
-    windows.
+    """Return the accuracy of the model's auxiliary heads, with the logits that ``ask`` returns
+    averaged over a question's windows.
     """
     found = {}
     for name, gold in split.features.gold.items():
         task = name.removeprefix(FURTHER)
-        if not name.startswith(FURTHER) or task not in model.tasks:
+        if not name.startswith(FURTHER) or task not in tasks:
             continue
         rows = replace(split.features, task=task)
-        logits = logits_of(model, rows, pad_id=pad_id, device=device, group=group)
-        if not logits:  # another rank than 0
+        if not (logits := ask(rows)):  # another rank than 0
             continue
         sums = np.zeros((len(split.examples), len(logits[0])))
         np.add.at(sums, rows.example, np.stack(logits))

@@ -94,7 +94,7 @@ def _most_bytes(config: Any, measured: Measured, runs: int) -> int:
     """Return the most bytes of models and checkpoints on the disk at any time. The runs in progress
     have all their checkpoints and one that is being written, finished runs those that they keep.
     """
-    keep = measured.keep_checkpoints
+    keep = config.training.keep_checkpoints
     in_progress = min(runs, max(1, getattr(config, "max_concurrent", 0)))
     at_end = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
     checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(at_end, keep)

@@ -22,7 +22,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Literal, Protocol, cast
 
 from road_ray.errors import (
@@ -110,21 +110,18 @@ class ReadableFile(Protocol):
 
     @property
     def name(self) -> str: ...
-    @property
-    def suffix(self) -> str: ...
-    @property
-    def suffixes(self) -> list[str]: ...
     def open(self, mode: Literal["rb"]) -> IO[bytes]: ...
 
 
 def open_bytes(path: ReadableFile) -> IO[bytes]:
     """Open a file as a stream of its uncompressed content."""
     source: Any = path if isinstance(path, Path) else None
-    if path.suffix == ".gz":
+    suffix = PurePath(path.name).suffix
+    if suffix == ".gz":
         return cast(IO[bytes], gzip.open(source or path.open("rb"), "rb"))
-    if path.suffix == ".xz":
+    if suffix == ".xz":
         return cast(IO[bytes], lzma.open(source or path.open("rb"), "rb"))
-    if path.suffix == ".zst":
+    if suffix == ".zst":
         import pyarrow as pa
 
         stream = pa.input_stream(str(source) if source else path.open("rb"), compression="zstd")

@@ -223,16 +223,6 @@ class StoredFile:
         """Last part of the path."""
         return PurePosixPath(self.path).name
 
-    @property
-    def suffix(self) -> str:
-        """Suffix with its dot."""
-        return PurePosixPath(self.path).suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """All suffixes with their dots."""
-        return PurePosixPath(self.path).suffixes
-
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
         """Open the file for reading, seekable, with a chunk in memory."""
         return cast(IO[bytes], io.BufferedReader(_Chunks(self), _CHUNK_BYTES))

@@ -22,7 +22,7 @@ from road_ray.objectives.base import Objective
 from road_ray.training.gradients import backward
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip
 from road_ray.training.run_context import Training
-from road_ray.training.worker import Worker, placed
+from road_ray.training.worker import Worker
 
 _SIDE = {"cpu": 512, "cuda": 4096}  # of the square matrices that measure the peak
 # TFLOP/s in bf16 and in fp32 without TF32, dense, by a part of the device's name. Source: NVIDIA's
@@ -134,7 +134,6 @@ class Measured:
     seconds_range: tuple[float, float]  # by the fastest and by the slowest measured step
     data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
-    keep_checkpoints: int
     rows_per_epoch: int | None = None  # of the training data; None: not one data set
 
     def scaled(self, rows_per_step: float) -> Measured:
@@ -203,7 +202,6 @@ def measure(
         seconds_by_phase=tuple(map(median, seconds)),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
-        keep_checkpoints=training.config.keep_checkpoints,
         rows_per_epoch=training.rows_per_epoch,
     )
 
@@ -243,7 +241,8 @@ def _phase(
         passes = next(source)
         waited = time.perf_counter() - started
         num_all_rows = sum(len(batch["input_ids"]) for batch in passes)
-        parts = [placed(_part(batch, num_rows), objective, worker.device) for batch in passes]
+        prepared = [objective.prepare(_part(batch, num_rows)) for batch in passes]
+        parts = [to_device(batch, worker.device) for batch in prepared]
         scale = num_all_rows / sum(len(batch["input_ids"]) for batch in parts)
         positions = sum(batch["attention_mask"].numel() for batch in parts)
         started = time.perf_counter()

@@ -159,8 +159,3 @@ def one_ahead(
         if len(waiting) > 1 or device.type != "cuda":
             yield waiting.popleft()
     yield from waiting
-
-
-def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
-    """Return the batch as ``objective`` reads it, on ``device``; not copied if already there."""
-    return to_device(objective.prepare(batch), device)

@@ -1,4 +1,6 @@
-"""Metrics against hand-computed values."""
+"""Metrics of classes, numbers, several labels and tags: against hand-computed values and
+scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,28 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    label_ranking_average_precision_score,
+    precision_recall_curve,
+)
 
+from road_ray.data.examples import Features, TagExample
 from road_ray.errors import ConfigError, DataError
-from road_ray.evaluation.metrics import known_metrics, label_balance, score
+from road_ray.evaluation.metrics import (
+    best_thresholds,
+    entity_scores,
+    known_metrics,
+    label_balance,
+    label_set_balance,
+    label_set_scores,
+    predicted_sets,
+    predicted_tags,
+    score,
+    table_of_labels,
+    word_logits,
+)
 from road_ray.evaluation.seed_statistics import summary
 
 
@@ -83,3 +104,113 @@ def test_summary_by_hand() -> None:
     assert (result.count, result.mean) == (4, 3.0)
     assert result.deviation == pytest.approx(math.sqrt(14 / 3))
     assert summary([5.0]).deviation is None
+
+
+LABELS = ("joy", "anger", "fear")
+METRICS = ("micro_f1", "macro_f1", "samples_f1", "subset_accuracy", "lrap", "f1_of_anger")
+
+
+def drawn(rows=200):
+    rng = np.random.default_rng(0)
+    gold = (rng.random((rows, 3)) < (0.5, 0.2, 0.05)).astype(int)
+    probabilities = np.clip(rng.normal(0.3 + 0.3 * gold, 0.2), 0.001, 0.999)
+    return probabilities, gold
+
+
+def test_scores_are_those_of_scikit_learn():
+    probabilities, gold = drawn()
+    predicted = predicted_sets(probabilities, LABELS, None)
+    scores = label_set_scores(METRICS, probabilities, predicted, gold, LABELS)
+    expected = {
+        "micro_f1": f1_score(gold, predicted, average="micro"),
+        "macro_f1": f1_score(gold, predicted, average="macro"),
+        "samples_f1": f1_score(gold, predicted, average="samples", zero_division=1.0),
+        "subset_accuracy": accuracy_score(gold, predicted),
+        "lrap": label_ranking_average_precision_score(gold, probabilities),
+        "f1_of_anger": f1_score(gold[:, 1], predicted[:, 1]),
+    }
+    assert scores == pytest.approx({name: 100 * value for name, value in expected.items()})
+
+
+def test_scores_by_hand():
+    gold = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 0]])
+    shares = np.array([[0.9, 0.2, 0.4], [0.1, 0.2, 0.3], [0.1, 0.8, 0.6], [0.6, 0.5, 0.1]])
+    predicted = predicted_sets(shares, LABELS, None)
+    assert predicted.tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0]]  # 0.5 is no label
+    scores = label_set_scores(METRICS, shares, predicted, gold, LABELS)
+    assert scores["micro_f1"] == pytest.approx(100 * 2 * 2 / (4 + 4))
+    assert scores["samples_f1"] == pytest.approx(100 * (2 / 3 + 1 + 2 / 3 + 0) / 4)
+    assert scores["subset_accuracy"] == 25
+    # Rows: labels at ranks 1 and 3 of 3; none; rank 1; rank 2.
+    assert scores["lrap"] == pytest.approx(100 * ((1 + 2 / 3) / 2 + 1 + 1 + 1 / 2) / 4)
+    assert scores["f1_of_anger"] == pytest.approx(100 * 2 / (1 + 3))
+    assert label_set_balance(predicted, gold) == {
+        "majority_accuracy": 50.0,
+        "majority_micro_f1": pytest.approx(100 * 2 * 3 / (4 + 4)),
+        "predicted_labels": 3.0,
+    }
+    assert table_of_labels(predicted, gold, LABELS, {"anger": 0.25})["anger"] == {
+        "rows": 3, "predicted": 1, "precision": 100.0, "recall": 33.33, "f1": 50.0,
+        "threshold": 0.25,
+    }  # fmt: skip
+
+
+def test_a_threshold_has_the_best_f1_that_scikit_learn_finds():
+    probabilities, gold = drawn()
+    thresholds = best_thresholds(probabilities, gold, LABELS)
+    predicted = predicted_sets(probabilities, LABELS, thresholds)
+    for column, label in enumerate(LABELS):
+        precision, recall, _ = precision_recall_curve(gold[:, column], probabilities[:, column])
+        best = (2 * precision * recall / np.maximum(precision + recall, 1e-12)).max()
+        assert f1_score(gold[:, column], predicted[:, column]) == pytest.approx(best)
+        assert np.abs(probabilities[:, column] - thresholds[label]).min() > 0  # between two rows
+
+
+def test_a_half_is_kept_where_nothing_is_gained():
+    shares = np.array([[0.7, 0.4, 0.4], [0.2, 0.3, 0.45], [0.1, 0.2, 0.2]])
+    gold = np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0]])
+    thresholds = best_thresholds(shares, gold, LABELS)
+    assert thresholds == {"joy": 0.5, "anger": 0.5, "fear": pytest.approx(0.3)}
+    everywhere = best_thresholds(np.array([[0.4], [0.3]]), np.array([[1], [1]]), ("joy",))
+    assert 0 < everywhere["joy"] < 0.3
+
+
+TAGS = ("O", "B-PER", "I-PER")
+
+
+def test_whole_entities_are_counted():
+    gold = [["O", "B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "O"]]
+    given = [["O", "B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "B-PER"]]
+    result = entity_scores(given, gold)
+    # 2 of the 4 given and of the 3 gold entities are the same
+    assert result["entity_precision"] == pytest.approx(50)
+    assert result["entity_recall"] == pytest.approx(200 / 3)
+    assert result["entity_f1"] == pytest.approx(400 / 7)
+    assert result["accuracy"] == pytest.approx(500 / 7)
+    # 3 of the 7 words are O; the tags given are O, B-PER, I-PER and B-LOC
+    assert result["majority_accuracy"] == pytest.approx(300 / 7)
+    assert result["predicted_labels"] == 4
+
+
+def test_an_entity_cut_short_or_without_its_beginning():
+    gold = [["B-PER", "I-PER"]]
+    assert entity_scores([["B-PER", "O"]], gold)["entity_f1"] == 0
+    assert entity_scores([["I-PER", "I-PER"]], gold)["entity_f1"] == 100
+    assert entity_scores([["O", "O"]], gold)["entity_f1"] == 0
+
+
+def test_words_over_several_rows_get_the_tag_of_their_first_token():
+    examples = [TagExample("0", ("x", "y", "z"), None, "f:1")]
+    rows = Features(
+        dataset="conll2003",
+        task="ner",
+        tokens=np.zeros(7, np.int32),
+        bounds=np.array([0, 4, 7]),
+        first_segment=np.array([4, 3], np.int32),
+        gold={},
+        example=np.array([0, 0], np.int32),
+        words=np.array([-1, 0, 1, -1, -1, 2, -1], np.int32),
+    )
+    logits = [np.eye(3, dtype=np.float32)[[0, 1, 2, 0]], np.eye(3, dtype=np.float32)[[2, 0, 1]]]
+    (words,) = word_logits(rows, examples, logits)
+    assert predicted_tags(TAGS, words) == ["B-PER", "I-PER", "O"]

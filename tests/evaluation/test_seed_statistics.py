@@ -31,10 +31,7 @@ def test_holm_multiplies_by_the_number_of_tests_left_and_never_falls():
     assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
-
-
-def test_an_undefined_p_value_counts_in_the_correction_and_stays_undefined():
-    # 0.01 * 3, 0.04 * 2
+    # An undefined one counts and stays undefined: 0.01 * 3, 0.04 * 2
     assert holm([0.04, None, 0.01]) == pytest.approx([0.08, None, 0.03])
     assert holm([None]) == [None]
 

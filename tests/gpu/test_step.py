@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from road_ray.data.batching import to_device
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.models.attention import use_attention
@@ -18,7 +19,7 @@ from road_ray.training.loop import train
 from road_ray.training.model_wrappers import encoders_of
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
-from road_ray.training.worker import Worker, placed
+from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.tiny_teacher import make_teacher
 from tests.training import conftest as small
@@ -33,7 +34,7 @@ HOST, CUDA = torch.device("cpu"), torch.device("cuda")
 
 def gradients(name, directory, device):
     objective, batch = every.case_of(name, directory, dropout=0.0)
-    moved = [placed(batch, objective, device)]
+    moved = [to_device(objective.prepare(batch), device)]
     objective, worker = objective.to(device), Worker(device=device)
     result = backward(objective, objective, moved, worker, seed=1, step=0, autocast=None)
     names = objective.named_parameters()
@@ -52,7 +53,7 @@ def test_a_device_computes_what_the_cpu_does(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in every.CASES if name != WAITS])
 def test_a_step_never_waits_for_the_device(name, tmp_path):
     objective, batch = every.case_of(name, tmp_path)
-    passes, worker = [placed(batch, objective, CUDA)], Worker(device=CUDA)
+    passes, worker = [to_device(objective.prepare(batch), CUDA)], Worker(device=CUDA)
     optimizer = build_optimizer(objective.to(CUDA), OptimizerConfig())
 
     def step():
@@ -75,7 +76,7 @@ def test_flash_attention_without_padding_learns_what_padded_rows_teach(name, tmp
     results = []
     for attention in ("sdpa", "flash_attention_2"):
         objective, batch = every.case_of(name, tmp_path, dropout=0.0)
-        passes, worker = [placed(batch, objective, CUDA)], Worker(device=CUDA)
+        passes, worker = [to_device(objective.prepare(batch), CUDA)], Worker(device=CUDA)
         for encoder in encoders_of(objective.to(CUDA)):
             use_attention(encoder, attention, torch.bfloat16)
         options = {"seed": 1, "step": 0, "autocast": torch.bfloat16}

@@ -96,16 +96,6 @@ def test_words_of_a_vocabulary_are_no_secrets(model):
     assert {"vocab.json", "added_tokens.json"} <= {*model_files(model)[0]}
 
 
-def test_only_files_of_a_model_are_sent(road, model):
-    """A list of what is sent, not of what is not: keys and data lay beside the weights."""
-    names = ("key.pem", "service.json", "rows.txt", "notes.md", "optimizer.safetensors")
-    for name in names:
-        (model / "hf" / name).write_text("{}")
-    assert not {*names} & {*model_files(model)[0]}
-    listed = road("push", model, "me/mine", "--dry-run")
-    assert "not sent: key.pem, notes.json.swp, notes.md, optimizer.safetensors" in listed.out
-
-
 def test_a_public_repository_gets_a_model_only_on_request(road, hub, model):
     hub["me/open"] = {"private": False, "files": {}}
     refused = road("push", model, "me/open")
@@ -114,11 +104,18 @@ def test_a_public_repository_gets_a_model_only_on_request(road, hub, model):
     assert road("push", model, "me/open", "--public").code == 0
 
 
-def test_dry_run_lists_and_sends_nothing(road, model):
-    """Offline, as every test, and without a token."""
+def test_only_files_of_a_model_are_sent(road, model):
+    """Offline, as every test, and without a token. Files of a model are listed, not what is none:
+    keys and data lay beside the weights.
+    """
+    names = ("key.pem", "service.json", "rows.txt", "notes.md", "optimizer.safetensors")
+    for name in names:
+        (model / "hf" / name).write_text("{}")
+    assert not {*names} & {*model_files(model)[0]}
     result = road("push", model, "me/mine", "--dry-run")
     assert result.code == 0
     assert "nothing was sent" in result.out
+    assert "not sent: key.pem, notes.json.swp, notes.md, optimizer.safetensors" in result.out
     size = (model / "hf" / "model.safetensors").stat().st_size
     assert f"{size:,}" in result.out
     listed = json.loads(road("push", model, "me/mine", "--dry-run", "--json").out)

@@ -173,14 +173,11 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_passes_is_asked_again(label, server, fault):
+    server.answer, concurrency = now_and_then(FAULTS[fault]), 3
     if fault in ("HTML", "no choices"):  # behind an answer that was one
-        label(TEXTS[:1], name="first.parquet")
-        time_out, server.answer = 60.0, now_and_then(FAULTS[fault])
-        server.asked[TEXTS[0]] = 1
-        figures, rows = label(TEXTS[:6], concurrency=1)
-    else:
-        time_out, server.answer = (0.2 if fault == "timeout" else 60.0), now_and_then(FAULTS[fault])
-        figures, rows = label(TEXTS[:6], timeout_seconds=time_out, concurrency=3)
+        server.asked[TEXTS[0]] = concurrency = 1
+    time_out = 0.2 if fault == "timeout" else 60.0
+    figures, rows = label(TEXTS[:6], timeout_seconds=time_out, concurrency=concurrency)
     assert all(row["probability_positive"] is not None for row in rows)
     assert figures.unlabelled == 0
 

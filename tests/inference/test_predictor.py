@@ -18,7 +18,6 @@ import road_ray
 from road_ray.data.catalog import TASKS
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
-from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import Choose
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
@@ -27,8 +26,6 @@ from road_ray.inference.predictor import Predictor
 from road_ray.inference.tagged_words import Sentence, grouped
 from tests.published import TEXTS, publish
 from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +51,12 @@ def exported(model, tokenizer, tmp_path_factory):
     return export
 
 
-@pytest.fixture(scope="module")
-def judged(world, model, tokenizer):
-    """Return examples of a data set's dev split and the predictions of its evaluation."""
-
-    def evaluate(name: str, **own: CustomDataset):
-        split = load_split(name, "dev", SourceConfig(root=str(world), sets=own), tokenizer)
-        result = evaluate_split(model, split, DecisionRule(0.0), pad_id=0, device=CPU)
-        return split, result
-
-    return evaluate
-
-
-def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(exported, judged):
-    split, result = judged("squad_v2")
+def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(
+    exported, world, model, tokenizer
+):
+    split = load_split("squad_v2", "dev", SourceConfig(root=str(world)), tokenizer)
+    cpu = torch.device("cpu")
+    result = evaluate_split(model, split, DecisionRule(0.0), pad_id=0, device=cpu)
     threshold = float(np.median([span.null_odds for span in result.spans]))
     model = load(exported(split.task.name), threshold=threshold, n_best=3)
     rows = [{"question": e.question, "context": e.context, "id": e.id} for e in split.examples]

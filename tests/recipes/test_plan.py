@@ -99,11 +99,9 @@ def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
     verb, changes, models, checkpoints
 ):
     config = configure(verb, overrides=changes)
-    keep = config.training.keep_checkpoints
-    measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100, keep_checkpoints=keep)
-    assert (
-        module._most_bytes(config, measured, module.num_runs(config)) == models + 100 * checkpoints
-    )
+    measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100)
+    most = module._most_bytes(config, measured, module.num_runs(config))
+    assert most == models + 100 * checkpoints
 
 
 def test_a_gpu_that_a_run_without_workers_uses_is_counted(sentiment, monkeypatch):

@@ -58,12 +58,6 @@ def test_what_is_cut_short_or_no_archive_is_told(tmp_path, suffix):
             list(numbered_lines(path))
 
 
-def test_read_json_gives_the_object(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text('{"a": [1]}')
-    assert read_json(path) == {"a": [1]}
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"null", b"[]", b"3", b'"a"', b"{", b"\xff\xfe", b"[" * 100_000, b"1" * 5000],

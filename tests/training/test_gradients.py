@@ -1,4 +1,4 @@
-"""Gradient of a step over passes and workers, and its guard."""
+"""Gradient of a step over passes and workers, and its guard; a worker that is alone."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from road_ray.data.batching import to_device
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.data.task_and_dataset import Task
 from road_ray.errors import DivergedError, InterruptedRunError
@@ -26,7 +28,7 @@ from road_ray.training.model_wrappers import recompute
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
 from road_ray.training.step_metrics import StepMetrics
-from road_ray.training.worker import Worker, placed
+from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.pair import both
 from tests.training import conftest as tiny
@@ -233,7 +235,7 @@ def _no_autocast(monkeypatch):
 def on_meta(name, directory) -> tuple[Objective, list, Worker]:
     objective, batch = every.case_of(name, directory, layers=1)
     worker = Worker(device=META)
-    moved = placed(batch, objective, META)
+    moved = to_device(objective.prepare(batch), META)
     return objective.to(META), [moved], worker
 
 
@@ -378,3 +380,19 @@ def test_spikes_that_are_read_late_are_the_same_events(tmp_path, request):
     assert [event["step"] for event in late_result] == [AT]
     assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
     assert tiny.same(late, at_once)
+
+
+def test_alone_every_method_is_the_identity():
+    worker, layer = Worker.alone(), nn.Linear(2, 2)
+    assert (worker.rank, worker.size, worker.is_main) == (0, 1, True)
+    assert worker.wrap(layer, sparse=True) is layer
+    assert worker.barrier() is None
+    assert worker.gather("part") == ["part"]
+    assert worker.union(["b", "a", "b"]) == ["a", "b"]
+    assert worker.union([]) == []
+    values = torch.tensor([1.0, 2.0], requires_grad=True)
+    total = worker.total(values)
+    assert torch.equal(total, values)
+    assert not total.requires_grad
+    total += 1
+    assert values.tolist() == [1, 2]

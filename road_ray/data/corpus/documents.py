@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeAlias
 
 from road_ray.data.readers.tables import arrow_rows, check_text, numbered_lines, parse_json_line
@@ -145,11 +145,11 @@ def size_of_file(file: TextFile) -> int:
 
 
 def _documents(path: TextFile) -> Iterator[str]:
-    if path.suffix in (".parquet", ".arrow"):
+    if path.name.endswith((".parquet", ".arrow")):
         for number, row in enumerate(arrow_rows(path, ["text"]), 1):
             yield check_text(row["text"], f"{path}:{number}", "text")
         return
-    if ".jsonl" in path.suffixes[-2:]:
+    if ".jsonl" in PurePath(path.name).suffixes[-2:]:
         for number, line in numbered_lines(path):
             if line.strip():
                 where = f"{path}:{number}"

@@ -216,7 +216,7 @@ def _open_arrow(path: ReadableFile, only: list[str] | None = None) -> tuple[Any,
     import pyarrow.parquet as pq
 
     local = isinstance(path, Path)
-    if path.suffix == ".parquet":
+    if path.name.endswith(".parquet"):
         # Columns are read in pieces, so a row group of gigabytes is not in memory as a whole.
         parquet = pq.ParquetFile(path if local else path.open("rb"), buffer_size=4 << 20)
         return parquet.schema_arrow, parquet.iter_batches(batch_size=256, columns=only)
@@ -230,9 +230,8 @@ def _open_arrow(path: ReadableFile, only: list[str] | None = None) -> tuple[Any,
 
 
 def _damaged(path: ReadableFile, error: Exception) -> DataError:
-    return DataError(
-        f"{path}: damaged or cut-off {path.suffix[1:]} file ({error})\n  fix: download it again"
-    )
+    kind = path.name.rpartition(".")[2]
+    return DataError(f"{path}: damaged or cut-off {kind} file ({error})\n  fix: download it again")
 
 
 def table_files(folder: Path) -> list[Path]:
