@@ -270,22 +270,21 @@ def load_split(
     source: SourceConfig,
     tokenizer: PreTrainedTokenizerFast,
     *,
-    seed: int = 0,
     evaluated: bool = False,
     keep: Callable[[Example], bool] | None = None,
     unlabelled: Sequence[str] = (),
 ) -> Split:
     """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
 
-    ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
-    ``seed``. ``evaluated`` treats the split as one to evaluate, also the train split. ``keep`` then
+    ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle.
+    ``evaluated`` treats the split as one to evaluate, also the train split. ``keep`` then
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
     examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
     is_training = split == "train" and not evaluated
     most = source.max_rows if is_training else source.max_judged_rows
-    order = row_order(len(examples), seed)[:most]
+    order = row_order(len(examples))[:most]
     if len(order) < len(examples):
         check_labels(examples, entry, task)  # of all rows: a longer run fails no later
         examples = [examples[index] for index in np.sort(order)]
@@ -325,9 +324,9 @@ def load_split(
     return Split(entry, task, examples, make())
 
 
-def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
+def row_order(count: int) -> NDArray[np.int64]:
     """Return the order of ``count`` examples of which ``max_rows`` takes the first."""
-    return np.random.default_rng((seed, 4)).permutation(count)
+    return np.random.default_rng((0, 4)).permutation(count)
 
 
 def _with_noise(

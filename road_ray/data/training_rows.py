@@ -46,8 +46,6 @@ REST = "rest"
 """Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
 S = TypeVar("S", bound=SourceConfig)
 _DEFAULTS: dict[str, Any] = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
-LIMITS = ("max_length_tokens", *_DEFAULTS)
-"""Keys of ``data`` and of ``road_ray.json``."""
 
 
 def unlabelled_file(name: str, root: Path | None) -> Path | None:
@@ -229,5 +227,6 @@ def window_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_trained_limits(source: S, record: Mapping[str, Any]) -> S:
     """Return ``data`` with the limits in the record of a model where it sets none of its own."""
-    unset = [name for name in (*LIMITS, "windows") if getattr(source, name) is None]
+    names = ("max_length_tokens", *_DEFAULTS, "windows")
+    unset = [name for name in names if getattr(source, name) is None]
     return source.model_copy(update={name: record.get(name) for name in unset})

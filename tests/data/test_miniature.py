@@ -41,20 +41,11 @@ def test_the_archive_is_what_the_generator_writes(whole, tmp_path):
     assert digests(whole) == digests(write(tmp_path / "world"))
 
 
-def start_first_uses(cache):
-    """Three processes that need the data set at the same time."""
-    code = "from road_ray.data import miniature; print(miniature.cached())"
-    environment = os.environ | {"ROAD_CACHE": str(cache)}
-    command = [sys.executable, "-c", code]
-    return [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-
-
 def test_a_killed_first_use_leaves_nothing_half_written(whole, tmp_path):
     """Three processes begin at once, one is killed while it unpacks: readers see all or nothing."""
-    racing = start_first_uses(tmp_path)
+    code = "from road_ray.data import miniature; print(miniature.cached())"
+    options = {"env": os.environ | {"ROAD_CACHE": str(tmp_path)}, "stdout": subprocess.PIPE}
+    racing = [subprocess.Popen([sys.executable, "-c", code], **options) for _ in range(3)]
     place = tmp_path / whole.name
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".*/*")) and not place.exists() and time.monotonic() < deadline:

@@ -94,10 +94,6 @@ def encode(
         labels, columns = _choices(of_kind, task)
     else:
         labels, width = _labels(of_kind, dataset, task), len(dataset.columns.text)
-        if width not in (1, 2):
-            raise ConfigError(
-                f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2"
-            )
         columns = [[example.texts[place] for example in of_kind] for place in range(width)]
     windows = windows or NO_WINDOWS
     if windows != NO_WINDOWS and len(columns) > 1:
