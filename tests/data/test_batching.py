@@ -98,17 +98,6 @@ def test_padding_masks_and_segments_of_a_row():
     assert pad(rows, np.array([3]), pad_id=7, width=64)["input_ids"][0, -1] == 7
 
 
-def test_segments_are_those_of_the_tokenizer():
-    rows = features()
-    drawn = np.random.default_rng(1).integers(0, 3, len(rows.tokens)).astype(np.int8)
-    rows = replace(rows, segments=drawn)
-    batch = pad(rows, np.array([36, 5]), pad_id=0)
-    for index, number in enumerate((36, 5)):
-        kinds = drawn[rows.bounds[number] : rows.bounds[number + 1]].tolist()
-        rest = batch["input_ids"].shape[1] - len(kinds)
-        assert batch["token_type_ids"][index].tolist() == kinds + [0] * rest
-
-
 @pytest.mark.parametrize(("longest", "most"), [(29, 29), (61, 61), (99, 100), (99, 99)])
 def test_a_batch_is_never_wider_than_the_limit_of_its_rows(longest, most):
     rows = replace(features(200, longest=longest), max_length_tokens=most)
@@ -181,9 +170,7 @@ def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
     first = stream()
     noise = torch.cat([first[number]["noise"].flatten() for number in range(20)])
     assert first[0]["noise"].shape[:2] == (3, len(first[0]["input_ids"]))
-    assert noise.min() >= 0
-    assert noise.max() < 1
-    assert abs(noise.mean() - 0.5) < 0.01
+    assert 0 <= noise.min() < noise.max() < 1
     assert len(noise.unique()) > 0.99 * len(noise)
     assert "noise" not in stream(noise=False)[0]
 

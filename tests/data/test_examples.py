@@ -1,4 +1,4 @@
-"""Rows as they are stored: views without copies, and a fingerprint that notices every change."""
+"""Rows as they are stored have a fingerprint that notices every change."""
 
 from __future__ import annotations
 
@@ -17,13 +17,6 @@ ROWS = Features(
     gold={"labels": np.array([0, 1])},
     example=np.array([0, 1], dtype=np.int32),
 )
-
-
-def test_a_row_is_its_part_of_the_tokens():
-    assert len(ROWS) == 2
-    assert ROWS.lengths.tolist() == [3, 4]
-    assert ROWS.row(1).tolist() == [2, 6, 7, 3]
-    assert np.shares_memory(ROWS.row(1), ROWS.tokens)
 
 
 def test_the_fingerprint_sees_tokens_bounds_segments_and_gold():

@@ -50,16 +50,6 @@ def test_data_sets_are_drawn_uniformly_and_independently_with_replacement():
     assert stats.chisquare(observed).pvalue > 1e-3
 
 
-def test_given_probabilities_are_kept():
-    drawn = Counter(
-        name
-        for step in range(5000)
-        for name in draw_datasets(NAMES, 2, seed=0, step=step, probabilities=[0.7, 0.3, 0.0])
-    )
-    assert drawn["squad"] == 0
-    assert drawn["mnli"] / 10_000 == pytest.approx(0.7, abs=0.02)
-
-
 def test_without_replacement_a_step_draws_different_data_sets_with_their_chances():
     options = {"seed": 0, "probabilities": [0.8, 0.1, 0.1], "replacement": False}
     drawn = [draw_datasets(NAMES, 2, step=step, **options) for step in range(300)]

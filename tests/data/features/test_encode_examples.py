@@ -38,26 +38,13 @@ def test_a_sentence_is_one_segment(letters):
     assert (rows.dataset, rows.task, rows.example.tolist()) == ("sst2", "sentiment", [0, 1])
 
 
-def test_a_pair_is_two_segments_cut_longest_first(letters):
-    examples = [
-        row("a b", "c"),
-        row("a b c d e f", "g"),
-        row("a", "b c d e f"),
-        row("a b c d", "e f g h"),
-    ]
-    rows = encoded("rte", examples, letters)
-    assert read(rows, letters) == [
-        "[CLS] a b [SEP] c [SEP]",
-        "[CLS] a b c d [SEP] g [SEP]",
-        "[CLS] a [SEP] b c d e [SEP]",
-        "[CLS] a b [SEP] e f g [SEP]",
-    ]
-    assert rows.first_segment.tolist() == [4, 6, 3, 4]
-
-
 def test_truncation_is_counted(letters):
     pairs = [row("a b", "c"), row("a b c d e f", "g"), row("a b c", "d e f")]  # 6, 10, 9 tokens
     cut = encoded("rte", pairs, letters)
+    assert read(cut, letters) == [
+        *("[CLS] a b [SEP] c [SEP]", "[CLS] a b c d [SEP] g [SEP]", "[CLS] a b [SEP] d e f [SEP]")
+    ]
+    assert cut.first_segment.tolist() == [4, 6, 4]
     assert (cut.num_truncated, cut.tokens_cut) == (2, 3)
     assert cut.truncation == {"truncated_rows": 2.0, "truncated_tokens_percent": 12.0}
     assert encoded("rte", pairs, letters, 10).truncation == {}

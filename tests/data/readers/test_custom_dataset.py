@@ -71,6 +71,8 @@ def test_a_metric_names_the_language_of_the_answers(tokenizer, tmp_path):
     assert split.dataset.metrics == split.dataset.figures == ("f1", "exact")
 
 
+AB = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
+NUMBERS = {"train": "x.csv", "text": ["t"], "kind": "regress"}
 SEVERAL = {"kind": "multi", "train": "a.csv", "text": ["t"], "labels": ["joy", "fear"]}
 
 
@@ -85,37 +87,19 @@ def test_names_of_other_sets_are_refused():
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ({"labels": ["a", "b"], "text": ["t"]}, "without files"),
-        (
-            {"train": "x.csv", "text": ["t"], "labels": ["a"]},
-            "at least two, or a task; for numbers: kind: regress",
-        ),
-        (
-            {"dev": "y.csv", "dev_fraction": 0.1, "kind": "span"},
-            "dev_fraction takes the dev split from train: give train",
-        ),
+        (AB | {"train": None}, "without files"),
+        (AB | {"labels": ["a"]}, "at least two, or a task; for numbers: kind: regress"),
+        ({"dev": "y.csv", "dev_fraction": 0.1, "kind": "span"}, "from train: give train"),
         ({"train": "x.csv", "kind": "span", "first_rows": 7}, "hub, which is not given"),
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
         ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
-        (
-            {"train": "x.csv", "kind": "regress", "text": ["t"], "low": -100, "high": 100},
-            "low = -100.0, high = 100.0: -100 stands for a missing label",
-        ),
+        (NUMBERS | {"low": -100, "high": 100}, "low = -100.0, high = 100.0: -100 stands for a"),
         ({"train": "x.csv", "lables": ["a"]}, "labels"),
-        (
-            {"train": "x.csv", "text": ["t"], "labels": ["a", "b"], "label_map": {"x": "c"}},
-            "label_map names 'c', labels are ['a', 'b']",
-        ),
-        (
-            {"train": "x.csv", "text": ["t"], "labels": ["a", "b"], "metrics": ["acuracy"]},
-            "kind classify has no metric acuracy; did you mean 'accuracy'",
-        ),
+        (AB | {"label_map": {"x": "c"}}, "label_map names 'c', labels are ['a', 'b']"),
+        (AB | {"metrics": ["acuracy"]}, "no metric acuracy; did you mean 'accuracy'"),
         ({"train": "x.json", "kind": "span", "metrics": ["accuracy"]}, "allowed: exact, f1"),
         ({"train": "x.json", "kind": "span", "metrics": ["f1_fr"]}, "did you mean"),
-        (
-            {"train": "x.json", "kind": "span", "metrics": ["f1_zh", "exact"]},
-            "of several languages",
-        ),
+        ({"train": "x.json", "kind": "span", "metrics": ["f1_zh", "exact"]}, "several languages"),
         (SEVERAL | {"kind": "classify", "label": ["a", "b"]}, "or a separator, are of kind multi"),
         (SEVERAL | {"kind": "classify", "separator": ";"}, "or a separator, are of kind multi"),
         (SEVERAL | {"label": ["a"]}, "at least two columns, each once"),
@@ -134,15 +118,13 @@ def test_an_entry_that_cannot_be_right_is_refused(own, message):
 @pytest.mark.parametrize("name", ["../../../x", "/tmp/x", "", "..", "-x", "a\nb", "x" * 81])
 def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
     file = tmp_path / "own.yaml"
-    settings = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
-    file.write_text(f"data:\n  sets:\n    {json.dumps(name)}: {json.dumps(settings)}\n")
+    file.write_text(f"data:\n  sets:\n    {json.dumps(name)}: {json.dumps(AB)}\n")
     with pytest.raises(ConfigError, match=r"(?s)own\.yaml:3  .*is no name for a data set.*allowed"):
         load(FinetuneConfig, path=file)
 
 
 def test_a_version_or_a_split_may_be_a_name():
-    entry = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
-    sets = dict.fromkeys(("v1.2", "train"), entry)
+    sets = dict.fromkeys(("v1.2", "train"), AB)
     assert load(FinetuneConfig, base={"data": {"sets": sets}}).data.sets.keys() == sets.keys()
 
 

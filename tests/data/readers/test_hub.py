@@ -27,10 +27,6 @@ def hub_examples(entry, rows, split="train"):
         return read_split(replace(entry, hub=replace(entry.hub, path="hub")), None, split)
 
 
-def read_hub(entry, split):
-    return read_split(entry, None, split)
-
-
 def table(names=None, **columns):
     import datasets
 
@@ -113,7 +109,7 @@ def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(r
     entry, task = find_dataset("reviews", source)
     assert task.kind == Classify(("bad", "good"))
     for split, rows in (("train", 40), ("dev", 10)):
-        examples = read_hub(entry, split)
+        examples = read_split(entry, None, split)
         assert [example.label for example in examples] == ["bad", "good"] * (rows // 2)
         assert examples[3].texts == (f"film {'train' if split == 'train' else 'validation'} 3",)
     shown = road("data", "peek", "my.yaml")
@@ -130,7 +126,7 @@ def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypat
 
     def read(**more):
         entry = load(CustomDataset, overrides=keys | {"train": "train"} | more).dataset("large")
-        return read_hub(entry, "train")
+        return read_split(entry, None, "train")
 
     first = read(first_rows=7)
     assert "only the first 7 rows of train are read (first_rows)" in caplog.text
@@ -141,10 +137,10 @@ def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypat
 
 def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on():
     with pytest.raises(ConfigError, match=r"newsqa(.|\n)*data.root"):
-        read_hub(dataset("newsqa"), "dev")
+        read_split(dataset("newsqa"), None, "dev")
     nowhere = replace(dataset("sst2"), hub=Hub("road-ray/no-such-data-set"))
     with pytest.raises(DataError, match=r"no-such-data-set(.|\n)*fix: check the network"):
-        read_hub(nowhere, "dev")
+        read_split(nowhere, None, "dev")
 
 
 def test_hidden_labels_of_a_test_split_are_none():
