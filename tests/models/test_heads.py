@@ -43,13 +43,17 @@ def test_the_last_layer_begins_as_in_the_published_code_of_its_family(kind, conf
 TASK = Task("mrc_joint", JointSpan())
 
 
-@pytest.fixture
-def joint_head():
+def random_head(kind, *size):
     torch.manual_seed(0)
-    made = JointSpanHead(SMALLEST)
+    made = kind(SMALLEST, *size)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     return made.eval()
+
+
+@pytest.fixture
+def joint_head():
+    return random_head(JointSpanHead)
 
 
 JOINT_BATCH = {
@@ -125,36 +129,25 @@ SAN_BATCH = {
 
 @pytest.fixture
 def san_head():
-    torch.manual_seed(0)
-    made = StochasticAnswerNetwork(SMALLEST, 3)
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter)
-    return made.eval()
+    return random_head(StochasticAnswerNetwork, 3)
 
 
-def test_it_gives_log_probabilities_and_reads_no_padding(san_head):
+def test_it_gives_log_probabilities_of_both_texts_in_order_and_reads_no_padding(san_head):
     hidden = torch.randn(2, 9, 16)
     output = san_head(hidden, SAN_BATCH)
     assert_close(output.exp().sum(-1), torch.ones(2))
     changed = hidden.clone()
     changed[1, 6:] = 99.0
     assert torch.equal(san_head(changed, SAN_BATCH), output)
-
-
-def test_both_texts_count_and_their_order_too(san_head):
-    hidden = torch.randn(2, 9, 16)
-    output = san_head(hidden, SAN_BATCH)
     for place in (1, 5):
         changed = hidden.clone()
         changed[:, place] += 1.0
         assert not torch.allclose(san_head(changed, SAN_BATCH), output)
     turned = SAN_BATCH | {"token_type_ids": 1 - SAN_BATCH["token_type_ids"]}
     assert not torch.allclose(san_head(hidden, turned), output)
-
-
-def test_a_single_text_is_read_as_both(san_head):
+    # A single text is read as both.
     alone = SAN_BATCH | {"token_type_ids": torch.zeros(2, 9, dtype=torch.long)}
-    assert san_head(torch.randn(2, 9, 16), alone).isfinite().all()
+    assert san_head(hidden, alone).isfinite().all()
 
 
 def test_training_drops_a_tenth_of_the_steps_but_never_all(san_head, monkeypatch):
@@ -168,25 +161,19 @@ def test_training_drops_a_tenth_of_the_steps_but_never_all(san_head, monkeypatch
     assert san_head._step_mask(rows).sum(1).eq(1).all()
 
 
-def test_it_is_saved_and_read_back_and_not_taken_for_another(tmp_path):
+def test_it_is_saved_and_read_back_by_labels_and_not_taken_for_another(tmp_path):
     torch.manual_seed(0)
     task = Task("nli_answer_network", Reason(("a", "b", "c")))
     model = MultitaskModel(ElectraModel(SMALLEST), [task]).eval()
     model.export(tmp_path, task.name)
     batch = SAN_BATCH | {"input_ids": torch.randint(5, 30, (2, 9)), "task": task.name}
     assert_close(load_trained(str(tmp_path), task).eval()(batch), model(batch))
+    turned = load_trained(str(tmp_path), Task(task.name, Reason(("c", "A", "b")))).eval()
+    assert_close(turned(batch), model(batch)[:, [2, 0, 1]])
+    with pytest.raises(CheckpointError, match="the labels of its head"):
+        load_trained(str(tmp_path), Task(task.name, Reason(("a", "b", "other"))))
     with pytest.raises(CheckpointError):
         load_trained(str(tmp_path), Task("nli", Classify(("a", "b", "c"))))
     (tmp_path / "answer_network.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"fine-tune it with data.pair_head=answer_network"):
         load_trained(str(tmp_path), task)
-
-
-def test_labels_of_a_stored_head_are_found_by_name(tmp_path):
-    model = MultitaskModel(ElectraModel(SMALLEST), [Task("nli", Reason(("a", "b", "c")))]).eval()
-    model.export(tmp_path, "nli")
-    batch = SAN_BATCH | {"input_ids": torch.randint(5, 30, (2, 9)), "task": "nli"}
-    turned = load_trained(str(tmp_path), Task("nli", Reason(("c", "A", "b")))).eval()
-    assert_close(turned(batch), model(batch)[:, [2, 0, 1]])
-    with pytest.raises(CheckpointError, match="the labels of its head"):
-        load_trained(str(tmp_path), Task("nli", Reason(("a", "b", "other"))))

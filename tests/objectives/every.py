@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +123,9 @@ def batch_of(name: str, objective: Objective, *, length: int, rows: int) -> dict
         noise = torch.rand(objective.noise_channels, rows, length, generator=chance)
         return batch | {"noise": noise}
     batch |= _labels(HEADS[head], lengths, attention, chance)
-    how = name.split(" ", 1)[-1]
-    return batch | (
-        _soft(HEADS[head], batch, chance, each=how == "each teacher")
-        if how not in ("head",)
-        else {}
-    )
+    if name.endswith(" head"):
+        return batch
+    return batch | _soft(HEADS[head], batch, chance, each=name.endswith("each teacher"))
 
 
 def _labels(kind: Kind, lengths: Any, attention: Any, chance: Any) -> dict[str, Any]:
@@ -154,10 +150,8 @@ def _labels(kind: Kind, lengths: Any, attention: Any, chance: Any) -> dict[str, 
 
 def _soft(kind: Kind, batch: dict[str, Any], chance: Any, *, each: bool) -> dict[str, Any]:
     rows, length = len(batch["input_ids"]), batch["input_ids"].shape[-1]
-    shape: Callable[..., tuple[int, ...]] = lambda width: (rows, width)  # noqa: E731
-    size = {Span: (rows, 2, length), Tag: (rows, length, kind.width)}.get(
-        type(kind), shape(kind.width)
-    )
+    sizes = {Span: (rows, 2, length), Tag: (rows, length, kind.width)}
+    size = sizes.get(type(kind), (rows, kind.width))
     logits = torch.randn(TEACHERS, *size, generator=chance)
     weights = 0.5 + torch.rand(TEACHERS, *size[:-1], generator=chance)
     keep = torch.rand(size[:-1], generator=chance) > 0.2

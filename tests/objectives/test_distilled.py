@@ -21,11 +21,8 @@ from road_ray.distillation.schedule import schedule
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 
-PAIR, SCORE, MRC = (
-    Task("pair", Classify(("a", "b"))),
-    Task("score", Regress(0, 5)),
-    Task("mrc", Span()),
-)
+PAIR, SCORE = Task("pair", Classify(("a", "b"))), Task("score", Regress(0, 5))
+MRC = Task("mrc", Span())
 
 
 class Fixed(nn.Module):
@@ -44,11 +41,8 @@ class Fixed(nn.Module):
 
 def batch(task: Task, soft: torch.Tensor, *, keep: torch.Tensor | None = None, **gold: object):
     ones = torch.ones(len(soft), soft.shape[-1] if task is MRC else 3, dtype=torch.long)
-    keep = (
-        torch.ones(soft.shape[: 2 if task is MRC else 1], dtype=torch.bool)
-        if keep is None
-        else keep
-    )
+    if keep is None:
+        keep = torch.ones(soft.shape[: 2 if task is MRC else 1], dtype=torch.bool)
     shared = {"task": task.name, "dataset": "d", "soft_logits": soft, "kd_keep": keep}
     return shared | {"input_ids": ones, "attention_mask": ones, "token_type_ids": ones} | gold
 
@@ -94,11 +88,8 @@ def test_padding_has_no_say_in_a_span():
     soft = torch.zeros(1, 2, 4)
     soft[..., -1] = 50.0  # on padding
     gold = {"start_positions": torch.tensor([1]), "end_positions": torch.tensor([2])}
-    made = batch(MRC, soft, **gold)
-    made["attention_mask"] = torch.tensor([[1, 1, 1, 0]])
-    weight = schedule("constant", 0.5)
-    objective = Distilled(Fixed(MRC, logits), kd_weight=weight, temperature=2.0)
-    assert objective(made).terms["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
+    made = terms(MRC, logits, soft, attention_mask=torch.tensor([[1, 1, 1, 0]]), **gold)
+    assert made["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
 
 
 def test_an_example_without_gold_still_learns_from_the_teachers():
@@ -130,29 +121,19 @@ def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses(
     assert together["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
 
 
-class TestAnnealing:
-    def objective(self):
-        logits = torch.tensor([[0.3, -0.2], [1.0, 0.5]])
-        return Distilled(Fixed(PAIR, logits), kd_weight=schedule("linear", 0.5), temperature=1.0)
-
-    def test_the_weights_follow_the_fraction_of_the_batch(self):
-        objective = self.objective()
-        soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
-        losses = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
-        assert (losses.terms["d"].weight, losses.terms["d_soft"].weight) == (0.25, 0.75)
-        assert losses.metrics["kd_weight"][0].item() == 0.75
-
-    def test_its_gradient_is_that_of_cross_entropy_to_the_mixed_target(self):
-        """BAM's own form: target = f * onehot + (1 - f) * teacher."""
-        objective, fraction = self.objective(), 0.3
-        soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
-        made = objective(batch(PAIR, soft, labels=labels, fraction=fraction)).terms
-        loss = sum(term.weight * term.total / term.count for term in made.values())
-        (gradient,) = torch.autograd.grad(loss, objective.model.logits)
-        target = fraction * nn.functional.one_hot(labels, 2) + (1 - fraction) * soft.softmax(-1)
-        mixed = nn.functional.cross_entropy(objective.model.logits, target)
-        (other,) = torch.autograd.grad(mixed, objective.model.logits)
-        torch.testing.assert_close(gradient, other)
+def test_annealed_weights_follow_the_fraction_and_the_gradient_is_that_to_the_mixed_target():
+    """BAM's own form: target = f * onehot + (1 - f) * teacher."""
+    fixed = Fixed(PAIR, torch.tensor([[0.3, -0.2], [1.0, 0.5]]))
+    objective = Distilled(fixed, kd_weight=schedule("linear", 0.5), temperature=1.0)
+    soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+    losses = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
+    assert (losses.terms["d"].weight, losses.terms["d_soft"].weight) == (0.25, 0.75)
+    assert losses.metrics["kd_weight"][0].item() == 0.75
+    loss = sum(term.weight * term.total / term.count for term in losses.terms.values())
+    (gradient,) = torch.autograd.grad(loss, fixed.logits)
+    target = 0.25 * nn.functional.one_hot(labels, 2) + 0.75 * soft.softmax(-1)
+    (other,) = torch.autograd.grad(nn.functional.cross_entropy(fixed.logits, target), fixed.logits)
+    assert_close(gradient, other)
 
 
 def test_the_error_of_hidden_states_by_hand():
@@ -186,13 +167,9 @@ def pair(tmp_path, sized):
 @pytest.fixture
 def soft_batch(batch):
     size = len(batch["input_ids"])
-    return batch | {
-        "task": "pair",
-        "dataset": "d",
-        "labels": torch.zeros(size, dtype=torch.long),
-        "soft_logits": torch.zeros(size, 2),
-        "kd_keep": torch.ones(size, dtype=torch.bool),
-    }
+    soft = {"soft_logits": torch.zeros(size, 2), "kd_keep": torch.ones(size, dtype=torch.bool)}
+    labels = torch.zeros(size, dtype=torch.long)
+    return batch | {"task": "pair", "dataset": "d", "labels": labels} | soft
 
 
 def matched(pair, **options) -> Distilled:
@@ -224,17 +201,9 @@ def test_padding_changes_nothing(pair, soft_batch):
     with torch.no_grad():
         for parameter in objective.encoder.parameters():
             parameter.mul_(1.1)
-    narrow = {
-        name: value[1:3, :17] if name.endswith(("ids", "mask")) else value
-        for name, value in soft_batch.items()
-    }
-    wide = {
-        name: value[1:3] if name.endswith(("ids", "mask")) else value
-        for name, value in soft_batch.items()
-    }
-    for item in (narrow, wide):
-        for name in ("labels", "soft_logits", "kd_keep"):
-            item[name] = soft_batch[name][1:3]
+    of_words = ("labels", "soft_logits", "kd_keep", "input_ids", "attention_mask", "token_type_ids")
+    wide = soft_batch | {name: soft_batch[name][1:3] for name in of_words}
+    narrow = wide | {name: wide[name][:, :17] for name in of_words[3:]}
     there, here = objective(narrow).terms, objective(wide).terms
     for name in ("d_hidden", "d_attention"):
         assert there[name].total.item() > 0
@@ -247,10 +216,8 @@ def test_a_narrower_student_learns_a_projection_of_its_own(pair, soft_batch, tmp
         student.encoder, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
     )
     objective = Distilled(student, matching=matching)
-    assert {name: m.weight.shape for name, m in matching.projections.items()} == {
-        "1": (32, 16),
-        "2": (32, 16),
-    }
+    shapes = {name: m.weight.shape for name, m in matching.projections.items()}
+    assert shapes == {"1": (32, 16), "2": (32, 16)}
     made = objective(soft_batch).terms
     made["d_hidden"].total.backward()
     assert matching.projections["1"].weight.grad.abs().sum() > 0

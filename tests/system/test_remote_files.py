@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -22,20 +23,11 @@ from road_ray.system import remote_files as module
 from road_ray.system.remote_files import Storage, address_below, is_address, retried
 
 
-def test_a_path_is_no_address():
-    assert is_address("s3://bucket/x")
-    assert not is_address("cache/corpus")
-    assert not is_address("hub:name")
-
-
-def test_settings_of_an_address_stay_behind_its_path():
-    from pathlib import Path
-
+def test_a_path_is_no_address_and_settings_stay_behind_one_and_an_unknown_scheme_is_refused():
+    places = ("s3://bucket/x", "cache/corpus", "hub:name")
+    assert [is_address(place) for place in places] == [True, False, False]
     assert address_below("s3://b/x/?region=r", Path("y")) == "s3://b/x/y?region=r"
     assert address_below("cache", Path("y")) == "cache/y"
-
-
-def test_an_unknown_scheme_is_refused():
     with pytest.raises(ConfigError, match=r"nothing://x: no storage of that address(?s:.)*allowed"):
         Storage("nothing://x").list_files()
 

@@ -36,12 +36,19 @@ def mixed_steps():
     return lambda start: mixed(streams, lambda step: draw(seed=3, step=step), start=start)
 
 
-KINDS = {"electra": electra_steps, "supervised": mixed_steps}
+LAMB = {"rates": {"name": "lamb", "layer_decay": 0.8}}
+KINDS = {
+    "electra": (tiny.electra, electra_steps, {}),
+    "electra, LAMB": (tiny.electra, electra_steps, LAMB),  # tied weights
+    "supervised": (tiny.supervised, mixed_steps, {}),
+    "supervised, LAMB": (tiny.supervised, mixed_steps, LAMB),  # a head without a step
+}
 
 
 def run(kind, directory, *, steps=None, **options):
-    objective = getattr(tiny, kind)()
-    train(objective, steps or KINDS[kind](), tiny.training(directory, **options), ALONE)
+    make, usual, more = KINDS[kind]
+    objective = make()
+    train(objective, steps or usual(), tiny.training(directory, **more | options), ALONE)
     return objective
 
 
@@ -65,20 +72,20 @@ def straight(tmp_path_factory):
     def of(kind):
         if kind not in made:
             directory = tmp_path_factory.mktemp(kind)
-            made[kind] = run(kind, directory, steps=None), directory
+            made[kind] = run(kind, directory), directory
         return made[kind]
 
     return of
 
 
-@pytest.mark.parametrize("kind", ["electra", "supervised"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stop_at", [0, 4])
 def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, kind, stop_at):
     expected, directory = straight(kind)
     with pytest.raises(
         InterruptedRunError, match=rf"(?s)after step {stop_at + 1} of {STEPS}.*step-0000000"
     ) as caught:
-        run(kind, tmp_path, steps=interrupting(KINDS[kind](), stop_at))
+        run(kind, tmp_path, steps=interrupting(KINDS[kind][1](), stop_at))
     assert caught.value.exit_code == 6
     torch.manual_seed(12345)
     resumed = run(kind, tmp_path)
