@@ -8,7 +8,6 @@ from torch.testing import assert_close
 
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import FAMILIES
-from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import new_discriminator, new_language_model
 from road_ray.models.language_model import (
     decoder,
@@ -23,16 +22,8 @@ from tests.tiny_encoder import TINY as ELECTRA
 
 
 def size(family):
-    return EncoderConfig(
-        family=family,
-        layers=2,
-        hidden_size=32,
-        heads=2,
-        intermediate_size=64,
-        embedding_size=32 if family == "bert" else 16,
-        max_length_tokens=16,
-        initializer_std=0.2,
-    )
+    changes = {"embedding_size": 32 if family == "bert" else 16, "initializer_std": 0.2}
+    return ELECTRA.model_copy(update=changes | {"family": family})
 
 
 @pytest.fixture

@@ -19,13 +19,11 @@ from transformers import (
 )
 
 from road_ray.errors import CheckpointError
-from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config, load_encoder
+from tests import tiny_encoder
 from tests.published import publish
 
-TINY = EncoderConfig(
-    layers=2, hidden_size=32, heads=2, intermediate_size=48, embedding_size=16, max_length_tokens=64
-)
+TINY = tiny_encoder.TINY.model_copy(update={"intermediate_size": 48, "max_length_tokens": 64})
 
 
 def config_of(family, **more):
@@ -42,8 +40,8 @@ def saved(kind, directory, family="electra"):
 
 @pytest.fixture
 def place(tmp_path):
-    saved(ElectraForPreTraining, tmp_path / "model")
-    return tmp_path / "model"
+    saved(ElectraForPreTraining, tmp_path)
+    return tmp_path
 
 
 def change(place, edit, **fields):

@@ -21,6 +21,8 @@ from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.training import conftest as tiny
 
+ALONE = Worker()
+
 
 def test_a_plan_measures_and_trains_nothing(tmp_path):
     objective, stream = tiny.electra(dropout=0.0), tiny.stream(tiny.rows())
@@ -33,18 +35,19 @@ def test_a_plan_measures_and_trains_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def measured(tmp_path, streams, **options):
+    """The cost of a training whose phases begin at the steps of ``streams``."""
+    steps = lambda start: accumulated(streams[start].since(0), 1)  # noqa: E731
+    training = tiny.training(tmp_path, phase_starts=tuple(streams), **options)
+    return profile.measure(tiny.electra(dropout=0.0), steps, training, ALONE, None)
+
+
 def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
     """A step that would take too long is measured on two rows; sizes and counts are of all."""
 
-    def measured():
-        objective = tiny.electra(dropout=0.0)
-        stream = tiny.stream(tiny.rows(length=16))
-        steps = lambda start: accumulated(stream.since(start), 1)  # noqa: E731
-        return profile.measure(objective, steps, tiny.training(tmp_path), Worker(), None)
-
-    whole = measured()
+    whole = measured(tmp_path, {0: tiny.stream(tiny.rows(length=16))})
     monkeypatch.setattr(profile, "_LONGEST_STEP_SECONDS", 0.0)
-    part = measured()
+    part = measured(tmp_path, {0: tiny.stream(tiny.rows(length=16))})
     assert part.rows_per_step == whole.rows_per_step
     assert part.tokens_per_step == whole.tokens_per_step
     assert part.parameters == whole.parameters
@@ -55,21 +58,11 @@ def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path):
     """Nine steps on rows of 8 tokens, then one on rows of 16: what is told is that of all ten."""
     short = tiny.stream(tiny.rows(count=8, length=8))
     long = tiny.stream(tiny.rows(count=4, length=16), batch_size=4)
-    streams = {0: short, 9: long}
-    result = profile.measure(
-        tiny.electra(dropout=0.0),
-        lambda start: accumulated(streams[start].since(0), 1),
-        tiny.training(tmp_path, steps=10, phase_starts=(0, 9)),
-        Worker(),
-        None,
-    )
+    result = measured(tmp_path, {0: short, 9: long}, steps=10)
     assert result.rows_per_step == pytest.approx((9 * 8 + 4) / 10)
     assert result.tokens_per_step == pytest.approx((9 * 8 * 8 + 4 * 16) / 10)
     first, second = result.seconds_by_phase
     assert result.seconds_per_step == pytest.approx(0.9 * first + 0.1 * second)
-
-
-ALONE = Worker()
 
 
 def test_a_forward_pass_is_counted_product_by_product():
@@ -110,14 +103,9 @@ def test_a_known_device_is_rated_by_its_data_sheet(monkeypatch, name, reduced, f
     assert profile.peak_flops(device, torch.float32) == pytest.approx(full)
 
 
-def size(hidden, layers, embedding=None):
-    return EncoderConfig(
-        layers=layers,
-        hidden_size=hidden,
-        heads=max(1, hidden // 64),
-        intermediate_size=4 * hidden,
-        embedding_size=embedding or hidden,
-    )
+def size(hidden, layers, embedding):
+    widths = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "embedding_size": embedding}
+    return EncoderConfig(layers=layers, heads=hidden // 64, **widths)
 
 
 def mlm(encoder, batch, steps, length, vocab=30522):
@@ -125,7 +113,7 @@ def mlm(encoder, batch, steps, length, vocab=30522):
     return 2 * batch * steps * once
 
 
-SMALL, BASE, LARGE = size(256, 12, 128), size(768, 12), size(1024, 24)
+SMALL, BASE, LARGE = size(256, 12, 128), size(768, 12, 768), size(1024, 24, 1024)
 
 
 @pytest.mark.parametrize(
