@@ -23,10 +23,6 @@ def configured(*overrides):
     return load(CorpusConfig, overrides=overrides)
 
 
-def as_tuples(phases):
-    return [(p.start, p.end, p.max_length_tokens, p.batch_size) for p in phases]
-
-
 def rows(length, count=10):
     """Rows of one length, all tokens of row r being 5 + r."""
     return Features(
@@ -40,15 +36,11 @@ def rows(length, count=10):
     )
 
 
-def steps_of(*overrides, total=10, passes=2, channels=3):
-    phases = phases_of(configured(*overrides), total, seed=3)
-    streams = tuple(
-        BatchStream(
-            rows(p.max_length_tokens), p.batching(), pad_id=0, noise_channels=channels
-        )
-        for p in phases
-    )  # fmt: skip
-    return ScheduledSteps(phases, streams, passes)
+def steps_of(*overrides):
+    phases = phases_of(configured(*overrides), 10, seed=3)
+    options = {"pad_id": 0, "noise_channels": 3}
+    streams = (BatchStream(rows(p.max_length_tokens), p.batching(), **options) for p in phases)
+    return ScheduledSteps(phases, tuple(streams), passes=2)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +56,8 @@ def steps_of(*overrides, total=10, passes=2, channels=3):
     ],
 )
 def test_borders_are_shares_of_the_steps_and_lengths_rise(overrides, total, expected):
-    assert as_tuples(phases_of(configured(*overrides), total, seed=0)) == expected
+    phases = phases_of(configured(*overrides), total, seed=0)
+    assert [(p.start, p.end, p.max_length_tokens, p.batch_size) for p in phases] == expected
 
 
 def test_work_is_counted_in_tokens_of_full_rows():

@@ -15,17 +15,20 @@ from road_ray.errors import DataError, ResourceError
 from road_ray.system.remote_files import Storage
 
 
+def store(place, count, size):
+    """A storage of a directory with so many shards of ``size`` bytes each."""
+    place.mkdir()
+    made = []
+    for number in range(count):
+        content = bytes([number]) * size
+        (place / f"{number}.arrow").write_bytes(content)
+        made.append(Shard(f"{number}.arrow", 10, size, hashlib.sha256(content).hexdigest()))
+    return Storage(f"file://{place}"), made
+
+
 @pytest.fixture
 def shards(tmp_path):
-    """A storage of a directory with six shards of 1,000 bytes each."""
-    (tmp_path / "store").mkdir()
-    made = []
-    for number in range(6):
-        content = bytes([number]) * 1000
-        (tmp_path / "store" / f"{number}.arrow").write_bytes(content)
-        sha256 = hashlib.sha256(content).hexdigest()
-        made.append(Shard(f"{number}.arrow", 10, 1000, sha256))
-    return Storage(f"file://{tmp_path / 'store'}"), made
+    return store(tmp_path / "store", 6, 1000)
 
 
 def cache_of(shards, directory, limit_bytes=3_000):
@@ -71,23 +74,16 @@ def test_a_disk_that_another_program_fills_stops_and_is_used_again_when_it_has_r
     small_disk, tmp_path
 ):
     """A real disk of 48 KiB and shards of 20 kB, of which two fit beside the lock."""
-    (tmp_path / "store").mkdir()
-    contents = [bytes([number]) * 20_000 for number in range(3)]
-    for number, content in enumerate(contents):
-        (tmp_path / "store" / f"{number}.arrow").write_bytes(content)
-    made = [
-        Shard(f"{number}.arrow", 10, 20_000, hashlib.sha256(content).hexdigest())
-        for number, content in enumerate(contents)
-    ]
-    disk, storage = small_disk(48), Storage(f"file://{tmp_path / 'store'}")
-    cache, other = cache_of((storage, made), disk / "cache", 10**6), disk / "of another program"
-    for number, content in enumerate(contents):
-        assert cache.fetch(number).read_bytes() == content
+    disk, shards = small_disk(48), store(tmp_path / "store", 3, 20_000)
+    made, first = shards[1], bytes([0]) * 20_000
+    cache, other = cache_of(shards, disk / "cache", 10**6), disk / "of another program"
+    for number in range(3):
+        assert cache.fetch(number).read_bytes() == bytes([number]) * 20_000
     assert names(cache) == {made[1].sha256, made[2].sha256}
     with suppress(OSError), other.open("wb") as file:
         file.write(bytes(1 << 20))  # as much as there is room for
     assert shutil.disk_usage(disk).free == 0
-    assert cache.fetch(0).read_bytes() == contents[0]  # in the room of another
+    assert cache.fetch(0).read_bytes() == first  # in the room of another
     for path in disk.rglob("*.arrow"):
         path.unlink()
     with suppress(OSError), other.open("ab") as file:
@@ -96,7 +92,7 @@ def test_a_disk_that_another_program_fills_stops_and_is_used_again_when_it_has_r
         cache.fetch(0)
     assert not list(disk.rglob("*.partial"))
     other.unlink()
-    assert cache.fetch(0).read_bytes() == contents[0]
+    assert cache.fetch(0).read_bytes() == first
 
 
 def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from road_ray.data.batching import BatchStream, WorkerShare
+from road_ray.data.batching import BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus, documents
 from road_ray.data.corpus.length_schedule import phases_of
@@ -37,7 +37,8 @@ def small(monkeypatch):
     monkeypatch.setattr(documents, "_PART_BYTES", 1500)
 
 
-def in_storage(stored, tokenizer, tmp_path):
+@pytest.fixture
+def data(stored, tokenizer, tmp_path):
     """The configuration of a text of nine files, and of shards beside it."""
     text = stored("text")
     for number in range(9):
@@ -55,25 +56,17 @@ def in_storage(stored, tokenizer, tmp_path):
     )
 
 
-@pytest.fixture
-def data(stored, tokenizer, tmp_path):
-    return in_storage(stored, tokenizer, tmp_path)
-
-
-def prepared(data, **options):
-    return prepare_corpus(data, 1, **options)[0]
+def prepared(data):
+    return prepare_corpus(data, 1)[0]
 
 
 def all_rows(corpus):
     return [corpus.row(index).tolist() for index in range(len(corpus))]
 
 
-ALONE = WorkerShare()
-
-
-def stream_of(corpus, data, share=ALONE):
+def stream_of(corpus, data):
     (phase,) = phases_of(data, 10, seed=3)
-    return BatchStream(corpus, phase.batching(corpus.windows), share, pad_id=0)
+    return BatchStream(corpus, phase.batching(corpus.windows), pad_id=0)
 
 
 def test_rows_and_batches_are_those_of_a_directory(data, tmp_path):

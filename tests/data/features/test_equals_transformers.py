@@ -104,21 +104,14 @@ def dataset(rows):
     return Dataset("own", task="t", layout="", folder="", columns=Columns(texts))
 
 
-def examples(rows):
-    if rows == "text":
-        return [TextExample("1", (text,), None, "f") for text in TEXTS]
-    if rows == "pair":
-        return [TextExample("1", pair, None, "f") for pair in PAIRS]
-    if rows == "windows":
-        asked = zip(QUESTIONS, CONTEXTS, strict=True)
-        return [SpanExample("1", question, context, (), "f") for question, context in asked]
-    if rows == "words":
-        return [TagExample("1", tuple(words), None, "f") for words in WORDS]
-    return [ChoiceExample("1", question, pair, None, "f") for question, pair in _choices()]
-
-
-def _choices():
-    return list(zip(QUESTIONS, PAIRS, strict=True))
+CHOICES = list(zip(QUESTIONS, PAIRS, strict=True))
+EXAMPLES = {
+    "text": [TextExample("1", (text,), None, "f") for text in TEXTS],
+    "pair": [TextExample("1", pair, None, "f") for pair in PAIRS],
+    "windows": [SpanExample("1", q, c, (), "f") for q, c in zip(QUESTIONS, CONTEXTS, strict=True)],
+    "words": [TagExample("1", tuple(words), None, "f") for words in WORDS],
+    "choices": [ChoiceExample("1", question, pair, None, "f") for question, pair in CHOICES],
+}
 
 
 def plain_rows(rows, tokenizer, length):
@@ -132,7 +125,7 @@ def plain_rows(rows, tokenizer, length):
         limits |= {"is_split_into_words": True, "return_overflowing_tokens": True}
         return [row for words in WORDS for row in _rows_of(tokenizer(words, **limits))]
     if rows == "choices":
-        return [dict(tokenizer(q, c, **limits)) for q, pair in _choices() for c in pair]
+        return [dict(tokenizer(q, c, **limits)) for q, pair in CHOICES for c in pair]
     windows = []
     for question, context in zip(QUESTIONS, CONTEXTS, strict=True):
         asked = len(tokenizer(question, add_special_tokens=False)["input_ids"])
@@ -156,7 +149,7 @@ def own_batch(rows, tokenizer, length=LENGTH):
     if rows == "windows":
         limits |= {"stride_tokens": STRIDE, "max_question_tokens": QUESTION}
     entry = dataset(rows)
-    features = encode(examples(rows), entry, KINDS[rows], tokenizer, **limits)
+    features = encode(EXAMPLES[rows], entry, KINDS[rows], tokenizer, **limits)
     batch = pad(features, np.arange(len(features)), pad_id=pad_id_of(tokenizer))
     return batch | {"task": "t"}
 
@@ -228,7 +221,7 @@ def test_teachers_of_the_same_and_of_another_tokenizer_answer_as_plain_transform
     assert_close(teacher.logits(**inputs_of(batch)), expected, rtol=1e-4, atol=1e-5)
     texts = np.empty(3, object)
     given = {"text": [(t,) for t in TEXTS], "pair": PAIRS}
-    texts[:] = given.get(rows) or [(question, *pair) for question, pair in _choices()]
+    texts[:] = given.get(rows) or [(question, *pair) for question, pair in CHOICES]
     reader = Teacher(directory, KINDS[rows], TeacherOptions(student="another", precision="fp32"))
     mine = reader.logits(torch.zeros(3, 4, dtype=torch.long), texts=texts)
     assert_close(mine, expected, rtol=1e-4, atol=1e-5)
