@@ -20,6 +20,7 @@ from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.pretraining.config import PretrainConfig
+from tests.data.entries import write
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
 
@@ -30,19 +31,8 @@ def texts(number, words=6):
 
 
 def table(path, **columns):
-    """Write columns as the format of the file name."""
-    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-    if path.suffix == ".parquet":
-        datasets.Dataset.from_list(rows).to_parquet(path)
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows))
-    else:
-        between = {".csv": ",", ".tsv": "\t"}[path.suffix]
-        lines = [between.join(map(str, row.values())) for row in rows]
-        path.write_text("\n".join([between.join(columns), *lines]) + "\n")
-    return str(path)
+    rows = (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
+    return str(write(path, *rows))
 
 
 def folder(path, **files):
@@ -299,9 +289,7 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     [
         ("t.csv", b"", "no row with a column"),
         ("t.csv", b"text,label\n", "no row with a column"),
-        ("t.txt", "a text\n".encode("utf-16"), "not UTF-8.*utf-16"),
         ("t.xlsx", b"PK", r"\.xlsx is not read\n  allowed: .csv"),
-        ("t.json", b"{", "broken JSON"),
         ("t.json", b"{}", "no row with a column"),
         ("t.txt", b" \n\n", "0 documents"),
         ("org/name", None, r"no such file or directory\n.*hub:ORGANISATION/NAME"),

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.data.examples import Answer
 from tests.data.entries import read
-from tests.data.readers.test_tables import write as write_rows
+from tests.data.entries import write as write_rows
 
 read_squad = partial(read, layout="squad_json")
 CONTEXT = "The café is in Ulm. The bar is in Bonn."
@@ -85,7 +85,7 @@ def test_flat_rows_are_the_questions_of_squad_json(tmp_path, file, suffix):
         place = tmp_path / "rows.json"
         place.write_text(json.dumps({"data": FLAT}))
     else:
-        place = write_rows(tmp_path / f"rows{suffix}", FLAT)
+        place = write_rows(tmp_path / f"rows{suffix}", *FLAT)
     seen = [(q.id, q.question, q.context, q.answers) for q in read_squad(place)]
     assert seen == [(q.id, q.question, q.context, q.answers) for q in expected]
 

@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import json
 
 import pytest
 
 from road_ray.data.readers.tables import arrow_rows, delimiter_of, numbered_lines, table_rows
 from road_ray.errors import DataError
+from tests.data.entries import write
 
 ROWS = [{"text": "a fine, long film", "label": "good"}, {"text": "é", "label": "bad"}]
 
 
-def write(path, rows):
-    """Write rows as ``datasets`` and people write them, by the name of the file."""
-    import datasets
-
-    made = datasets.Dataset.from_list(rows)
-    match path.suffix:
-        case ".parquet":
-            made.to_parquet(path)
-        case ".jsonl":
-            made.to_json(path)
-        case ".json":
-            path.write_text(json.dumps(rows, indent=1))
-        case ".csv" | ".tsv" as suffix:
-            with path.open("w", newline="", encoding="utf-8") as file:
-                out = csv.writer(file, delimiter={".csv": ",", ".tsv": "\t"}[suffix])
-                out.writerows([list(rows[0]), *(row.values() for row in rows)])
-        case ".saved":
-            made.save_to_disk(path, num_shards=2)
-        case ".shards":
-            path.mkdir()
-            for number in range(2):
-                made.shard(2, number, contiguous=True).to_parquet(path / f"{number}.parquet")
-    return path
-
-
-FORMATS = [".parquet", ".jsonl", ".json", ".csv", ".tsv", ".saved", ".shards"]
-
-
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize(
+    "suffix", [".parquet", ".jsonl", ".json", ".csv", ".tsv", ".saved", ".shards"]
+)
 def test_every_format_has_the_same_rows(tmp_path, suffix):
-    place = write(tmp_path / f"rows{suffix}", ROWS)
+    place = write(tmp_path / f"rows{suffix}", *ROWS)
     assert [row for _, row in table_rows(place)] == ROWS
 
 
@@ -88,7 +61,7 @@ def repeated_column(path):
 
 
 def cut_off(path):
-    return write(path, ROWS * 50).read_bytes()[:-20]
+    return write(path, *ROWS * 50).read_bytes()[:-20]
 
 
 def offsets_that_lead_out(path):
@@ -142,7 +115,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
 
 
 def test_columns_can_be_limited(tmp_path):
-    path = write(tmp_path / "x.parquet", ROWS)
+    path = write(tmp_path / "x.parquet", *ROWS)
     assert [row["label"] for row in arrow_rows(path, ["label"])] == ["good", "bad"]
     with pytest.raises(DataError, match="no column 'c'; found: text, label"):
         list(arrow_rows(path, ["c"]))
