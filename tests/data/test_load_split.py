@@ -8,7 +8,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, load_split, resolve_root
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, JointSpan, Reason
 from road_ray.errors import ConfigError
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 
 def test_a_root_is_named_or_taken_from_the_environment_or_the_hub(world, tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_tags_of_a_file_are_mapped_to_those_of_the_task(tmp_path, kind, tokenize
     if kind == "conll":
         file.write_text("".join(f"{w} {t}\n" for w, t in zip(words, tags, strict=True)) + "\n")
     else:
-        write(file, {"words": words, "tags": tags})
+        write_rows(file, [{"words": words, "tags": tags}])
     entry = {"kind": "tag", "train": str(file), "labels": ["O", "B-PER", "I-PER"]}
     entry |= {"label_map": mapped} | ({} if kind == "conll" else {"text": "words", "label": "tags"})
     source = SourceConfig(sets={"names": entry})

@@ -11,7 +11,7 @@ from road_ray.data.examples import UNKNOWN, ChoiceExample, SpanExample, TagExamp
 from road_ray.data.load_split import find_dataset, load_split
 from road_ray.data.training_rows import fold_of, read_unlabelled, row_folds
 from road_ray.errors import ConfigError, DataError
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
     plain = train("sst2")
     lines = tmp_path / "more.txt"
     lines.write_text("a fine film\n\ndull\n")
-    named = write(tmp_path / "more.jsonl", {"sentence": "one", "label": "9"}, {"sentence": "two"})
+    named = write_rows(tmp_path / "more.jsonl", [{"sentence": "one"}, {"sentence": "two"}])
     usual = tmp_path / "more.csv"
     usual.write_text("text\nthree\n")
     split = train("sst2", str(lines), str(named), str(usual))
@@ -41,7 +41,7 @@ def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
 
 
 def test_a_column_of_text_may_be_called_answers(tmp_path):
-    path = write(tmp_path / "x.jsonl", {"answers": "forty-two", "id": 7})
+    path = write_rows(tmp_path / "x.jsonl", [{"answers": "forty-two", "id": 7}])
     own = {"train": "t.csv", "text": ["answers"], "labels": ["a", "b"]}
     entry, kind = find_dataset("mine", SourceConfig(sets={"mine": own}))
     assert [e.texts for e in read_unlabelled(path, entry, kind)] == [("forty-two",)]
@@ -75,7 +75,7 @@ def test_no_rest_is_an_error(train, most):
 
 def test_questions_without_answers_are_unknown_and_not_unanswerable(train, world, tmp_path):
     known = train("squad_v2")
-    more = write(tmp_path / "more.jsonl", {"question": "who ?", "context": "Ada wrote it ."})
+    more = write_rows(tmp_path / "more.jsonl", [{"question": "who ?", "context": "Ada wrote ."}])
     split = train("squad_v2", str(more), "squad_v2", str(world / "squad" / "train-v2.0.json"))
     rows = len(known.features)
     for name in ("start_positions", "end_positions"):

@@ -16,6 +16,7 @@ from road_ray.inference.input_rows import ColumnChoice
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import chunk_predictor, predict_file
 from tests.published import TEXTS, publish
+from tests.row_files import write_rows
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 OPTIONS = {"precision": "fp32"}
@@ -41,7 +42,7 @@ def source(tmp_path, monkeypatch):
     """A file of 18 rows that is read in chunks of 3."""
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 3)
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_rows(path, ROWS)
     return str(path)
 
 

@@ -14,6 +14,7 @@ from road_ray.data.examples import SpanExample, TagExample
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.models.multitask import MultitaskModel
+from tests.row_files import write_rows
 from tests.tiny_encoder import small_config
 
 ROWS = 300
@@ -80,7 +81,7 @@ def test_every_row_has_the_prediction_of_the_evaluation(
     assert len(expected) == num_rows
     rows = [fields_of(example) for example in read_split(dataset, real_data, "dev")]
     rows = [row for row in rows if row["id"] in expected]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "rows.jsonl", rows)
     output = tmp_path / "predicted.jsonl"
     assert road("predict", model, tmp_path / "rows.jsonl", "--output", output).code == 0
     predicted = [json.loads(line) for line in output.read_text().splitlines()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import datetime
-import gzip
 import io
 import json
 import os
@@ -21,7 +20,6 @@ from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 
 from road_ray.errors import ConfigError, DataError, ResourceError
@@ -31,6 +29,7 @@ from road_ray.inference.load_model import load
 from road_ray.inference.partial_output import PartialOutput
 from road_ray.inference.predict_file import finish, predict_file
 from tests.published import TEXTS, publish
+from tests.row_files import write_rows
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
 EACH = ColumnChoice()  # every field is a column of its own name
@@ -47,26 +46,7 @@ def directory(tmp_path_factory):
 def rows_file(tmp_path):
     """Write ``rows`` with the suffix's format and return the path."""
 
-    def write(suffix, rows=ROWS):
-        path = tmp_path / f"rows{suffix}"
-        if suffix in (".csv", ".tsv"):
-            with path.open("w", newline="") as file:
-                delimiter = "," if suffix == ".csv" else "\t"
-                writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-                writer.writeheader()
-                writer.writerows(rows)
-        elif suffix == ".parquet":
-            pq.write_table(pa.Table.from_pylist(rows), path)
-        elif suffix == ".json":
-            path.write_text(json.dumps(rows))
-        elif suffix == ".jsonl.gz":
-            lines = "".join(json.dumps(row) + "\n" for row in rows)
-            path.write_bytes(gzip.compress(lines.encode()))
-        else:
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(path)
-
-    return write
+    return lambda suffix, rows=ROWS: str(write_rows(tmp_path / f"rows{suffix}", rows))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".jsonl.gz", ".json", ".parquet"])
@@ -204,7 +184,7 @@ def test_kept_columns_stand_beside_their_predictions(
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 3)
     days = [datetime.date(2026, 1, number) for number in range(1, 11)]
     rows = [{"text": "film " * (10 - n), "label": str(n), "day": d} for n, d in enumerate(days)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    write_rows(tmp_path / "rows.parquet", rows)
     output = tmp_path / f"out{suffix}"
     words = ("--keep", "gold=label", "--keep", "day", "--output", output)
     assert road("predict", directory, tmp_path / "rows.parquet", *words).code == 0

@@ -23,6 +23,7 @@ from road_ray.errors import ConfigError, DataError
 from road_ray.inference.load_model import load
 from road_ray.models.multitask import load_trained
 from road_ray.objectives.distilled import Distilled
+from tests.row_files import write_rows
 
 NAMES = {"conll2003": "ner", "commonsenseqa": "commonsense"}
 
@@ -42,8 +43,7 @@ def root(tmp_path_factory):
             | {"question": {"stem": f"where is {i}?", "choices": choices}}
             for i in range(8)
         ]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (root / "commonsenseqa" / name).write_text(text)
+        write_rows(root / "commonsenseqa" / name, rows)
     return root
 
 
@@ -105,12 +105,12 @@ def test_choices_from_a_file_are_a_teacher(sentiment, root, tmp_path):
         run = rr.distill(overrides=chosen, run_dir=tmp_path / name)
         weights[name] = load_file(run.hf_dir / "model.safetensors")
 
-    file.write_text("".join(json.dumps({"scores": row["scores"]}) + "\n" for row in said))
+    write_rows(file, ({"scores": row["scores"]} for row in said))
     student("file", file)
     student("live", model.directory)
     torch.testing.assert_close(weights["file"], weights["live"], rtol=0, atol=1e-3)
     few = [{"row": 1, "choice": 4, "confidence": 0.6}, {"row": 0, "scores": str([0.2] * 5)}]
-    file.write_text("".join(json.dumps(row) + "\n" for row in few))
+    write_rows(file, few)
     student("few", file)
     for row, words in (
         ({"scores": [0.5, 0.5]}, "a list of 5"),

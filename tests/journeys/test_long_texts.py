@@ -13,6 +13,7 @@ from scipy.special import softmax
 
 import road_ray as rr
 from tests.published import TEXTS
+from tests.row_files import write_rows
 from tests.runs import plain_logits
 
 LENGTH = 8
@@ -37,7 +38,7 @@ def test_rows_that_are_cut_are_told_by_each_command(road, flags, sentiment, tmp_
     assert judged["eval/sst2/truncated_rows"] == metrics["eval/sst2/truncated_rows"]
 
     texts, lengths = tmp_path / "rows.jsonl", (2, 12, 16)
-    texts.write_text("".join(json.dumps({"text": "film " * n}) + "\n" for n in lengths))
+    write_rows(texts, ({"text": "film " * n} for n in lengths))
     tokenizer = rr.load(tmp_path / "run").tokenizer
     tokens = [len(tokenizer("film " * n)["input_ids"]) for n in lengths]
     lost = 100 * sum(max(0, count - 8) for count in tokens) / sum(tokens)
@@ -81,7 +82,7 @@ def test_every_command_reads_the_windows_of_the_training(road, windowed, world, 
     assert json.loads(other.out)["metrics"]["eval/sst2/truncated_rows"] > 0
 
     texts = tmp_path / "rows.jsonl"
-    texts.write_text("".join(json.dumps({"text": f"{text} " * 5}) + "\n" for text in TEXTS))
+    write_rows(texts, ({"text": f"{text} " * 5} for text in TEXTS))
     assert road("export", windowed.directory, "--output", tmp_path / "onnx").code == 0
     told = [road("predict", model, texts).out for model in (files[0], tmp_path / "onnx")]
     pytorch, onnx = ([json.loads(line)["score"] for line in text.splitlines()] for text in told)

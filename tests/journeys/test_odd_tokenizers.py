@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from functools import wraps
 
@@ -17,6 +18,7 @@ from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
 from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with
 from tests.published import publish
+from tests.row_files import write_rows
 from tests.runs import plain_logits
 
 TEXTS = [" ".join(["a"] * n) for n in (1, 20, 56, 59, 97)] + ["a dull film", "the café"]
@@ -24,10 +26,8 @@ TEXTS = [" ".join(["a"] * n) for n in (1, 20, 56, 59, 97)] + ["a dull film", "th
 
 @pytest.fixture
 def reviews(tmp_path):
-    with (tmp_path / "reviews.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "label"])
-        writer.writerows([text, ("no", "yes")[n % 2]] for n, text in enumerate(TEXTS * 4))
+    labelled = zip(TEXTS * 4, itertools.cycle(("no", "yes")), strict=False)
+    write_rows(tmp_path / "reviews.csv", ({"text": t, "label": label} for t, label in labelled))
     entry = {
         "kind": "classify", "train": "reviews.csv", "dev": "reviews.csv",
         "text": ["text"], "label": "label", "labels": ["no", "yes"],
@@ -58,9 +58,8 @@ def test_rows_as_long_as_an_odd_position_table(road, reviews, tmp_path, position
     """Batches were padded to 60, 64 or 104 tokens, past the table."""
     init = publish(tmp_path / "init", "bert", max_position_embeddings=positions)
     texts = [text for text in TEXTS if len(text.split()) + 2 <= positions]
-    rows = list(csv.reader(reviews.with_suffix(".csv").open()))
-    with reviews.with_suffix(".csv").open("w", newline="") as file:
-        csv.writer(file).writerows([rows[0], *(row for row in rows if row[0] in texts)])
+    rows = list(csv.DictReader(reviews.with_suffix(".csv").open()))
+    write_rows(reviews.with_suffix(".csv"), (row for row in rows if row["text"] in texts))
     limit = (f"data.max_length_tokens={positions}",) if is_named else ()
     model = trained(road, reviews, init, tmp_path, *limit)
     assert_close(predicted(model, texts), plain(model, texts), rtol=1e-4, atol=1e-5)
@@ -113,7 +112,7 @@ def test_an_empty_text_is_a_row_of_a_tagger_and_of_a_model_without_template(tmp_
     labels = KINDS["words"].kind.labels
     model = publish(tmp_path / "tags", "bert", "ForTokenClassification", labels=labels)
     rows = [{"text": "a film"}, {"text": ""}, {"text": "  "}, {"text": "New Zealand"}]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "rows.jsonl", rows)
     result = road("predict", model, tmp_path / "rows.jsonl", "--output", tmp_path / "out.jsonl")
     assert result.code == 0, result.err
     out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

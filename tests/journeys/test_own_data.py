@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import shlex
@@ -10,6 +9,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.row_files import write_rows
 
 GOOD, BAD = ("fine", "good", "bright"), ("dull", "slow", "poor")
 
@@ -46,13 +47,6 @@ def next_of(output: str) -> str:
     return output.splitlines()[-1].removeprefix("next: ")
 
 
-def table(path, rows):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def predictions(text):
     return [json.loads(line) for line in text.splitlines()]
 
@@ -83,9 +77,9 @@ def test_a_classifier_knows_its_columns_labels_and_ids(shell, tmp_path):
         {"number": row["id"], "review": row["review"], "label": row["verdict"]}
         for row in reviews(80)
     ]
-    table(tmp_path / "reviews.csv", rows)
+    write_rows(tmp_path / "reviews.csv", rows)
     further = [{"stars": str(n % 5), **row, "place": "=1+1"} for n, row in enumerate(rows[:7])]
-    table(tmp_path / "new.csv", further)
+    write_rows(tmp_path / "new.csv", further)
     predicted, judged = four_commands(shell, "reviews.csv", "new.csv", "new.csv")
     assert [row["stars"] for row in predicted] == [row["stars"] for row in further]
     assert [row["input_label"] for row in predicted] == [row["label"] for row in further]
@@ -130,7 +124,7 @@ def test_a_model_of_answers_knows_its_windows(shell, tmp_path, world):
         for paragraph in document["data"][0]["paragraphs"]
         for question in paragraph["qas"]
     ]
-    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "new.jsonl", rows)
     short = "data.max_length_tokens=96 data.stride_tokens=16"
     predicted, judged = four_commands(shell, "manual.json", "new.jsonl", "manual.json", short=short)
     assert [row["id"] for row in predicted] == [row["id"] for row in rows]
@@ -147,7 +141,7 @@ def test_own_text_to_an_encoder_to_a_classifier(shell, tmp_path):
     assert next_of(result) == "road pretrain notes.yaml"
     small = "training.steps=2 encoder.layers=1 data.vocab_size=200 data.max_length_tokens=32"
     shell(f"{next_of(result)} {small}")
-    (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "reviews.jsonl", rows)
     result = shell("road init reviews.jsonl --init runs/notes")
     shell(f"{next_of(result)} training.steps=2")
     assert (tmp_path / "runs" / "reviews" / "hf" / "config.json").is_file()

@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score, log_loss
 from transformers import AutoConfig
 
 import road_ray as rr
+from tests.row_files import write_rows
 from tests.runs import plain_logits
 
 WORDS = {"joy": ("fine", "bright"), "anger": ("dull", "poor"), "fear": ("slow", "dark")}
@@ -28,16 +29,11 @@ def rows(number, seed):
     return made
 
 
-def write(path, made):
-    path.write_text("".join(json.dumps(row) + "\n" for row in made))
-    return path
-
-
 @pytest.fixture(scope="module")
 def overrides(sentiment, tmp_path_factory):
     place = tmp_path_factory.mktemp("moods")
-    write(place / "train.jsonl", rows(64, 1))
-    write(place / "dev.jsonl", rows(32, 2))
+    write_rows(place / "train.jsonl", rows(64, 1))
+    write_rows(place / "dev.jsonl", rows(32, 2))
     own = {"kind": "multi", "text": "text", "label": "labels", "labels": list(WORDS)}
     own |= {"train": "train.jsonl", "dev": "dev.jsonl"}
     chosen = {"data.root": str(place), "data.sets": {"moods": own}, "data.dataset": "moods"}
@@ -78,7 +74,7 @@ def test_figures_thresholds_and_predictions(trained):
 @pytest.fixture(scope="module")
 def student(overrides, trained, tmp_path_factory):
     place = tmp_path_factory.mktemp("student")
-    write(place / "more.jsonl", [{"text": row["text"]} for row in rows(16, 3)])
+    write_rows(place / "more.jsonl", [{"text": row["text"]} for row in rows(16, 3)])
     others = {"seed": 2, "data.class_weights": "balanced", "data.label_smoothing": 0.1}
     second = rr.finetune(overrides=overrides | others | {"run_dir": str(place / "second")})
     chosen = {"run_dir": str(place / "student"), "weighting.rule": "correctness"}
@@ -119,7 +115,7 @@ def test_labels_share_a_temperature_and_thresholds_are_of_calibrated_probabiliti
 
 
 def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
-    dev = write(tmp_path / "dev.jsonl", rows(32, 2))
+    dev = write_rows(tmp_path / "dev.jsonl", rows(32, 2))
     done = road("evaluate", str(student.directory), str(dev), "--json", f"run_dir={tmp_path}/own")
     assert done.code == 0, done.err
     judged = json.loads(done.out)["metrics"]

@@ -20,7 +20,7 @@ from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Hub
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.pretraining.config import PretrainConfig
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
 
@@ -32,7 +32,7 @@ def texts(number, words=6):
 
 def table(path, **columns):
     rows = (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
-    return str(write(path, *rows))
+    return str(write_rows(path, rows))
 
 
 def folder(path, **files):

@@ -6,7 +6,7 @@ from road_ray.data.readers.choices import choice_questions
 from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns
 from tests.data.entries import read as read_choices
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 NONE = Columns(())
 
@@ -14,7 +14,8 @@ NONE = Columns(())
 def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
     choices = [{"label": "A", "text": "bank"}, {"label": "B", "text": "mall"}]
     question = {"stem": "Where?", "choices": choices}
-    path = write(tmp_path / "x.jsonl", {"id": "q1", "question": question, "answerKey": "B"})
+    row = {"id": "q1", "question": question, "answerKey": "B"}
+    path = write_rows(tmp_path / "x.jsonl", [row])
     (read,) = read_choices(path, "commonsenseqa", Columns((), id="id"))
     assert (read.id, read.question, read.choices) == ("q1", "Where?", ("bank", "mall"))
     assert (read.answer, read.where) == (1, f"{path}:1")
@@ -39,7 +40,8 @@ def test_swag_as_published(tmp_path):
 
 def test_hellaswag_as_published(tmp_path):
     row = {"ind": 4, "ctx_a": "A boat.", "ctx_b": "it", "endings": ["sinks", "sails", "a", "b"]}
-    path = write(tmp_path / "x.jsonl", row | {"label": 1}, row | {"ctx_b": "", "label": 0})
+    rows = [row | {"label": 1}, row | {"ctx_b": "", "label": 0}]
+    path = write_rows(tmp_path / "x.jsonl", rows)
     first, second = read_choices(path, "hellaswag", NONE)
     assert (first.choices[1], first.answer, second.choices[0]) == ("it sails", 1, "sinks")
 

@@ -21,7 +21,7 @@ from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.run_directory.input_files import split_files
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.verbs import configure
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 REVIEW = {"train": "r.csv", "text": ["t"], "label": "l"}
 
@@ -279,7 +279,7 @@ def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
 
 def test_a_dev_fraction_keeps_all_questions_about_a_context_together(tmp_path):
     rows = [{"id": str(n), "context": f"x {n % 10}", "question": f"{n}?"} for n in range(100)]
-    write(tmp_path / "q.jsonl", *rows)
+    write_rows(tmp_path / "q.jsonl", rows)
     mine = source(tmp_path, q={"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25})
     entry, _ = find_dataset("q", mine)
     train, dev = (read_examples(entry, part, tmp_path) for part in ("train", "dev"))

@@ -5,7 +5,6 @@ further labels and history; QA-SRL's token ranges and QA-ZRE's subjects.
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from functools import partial
 
@@ -20,8 +19,8 @@ from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.squad import mrqa_from_hub
 from road_ray.data.tokenizer import train_wordpiece
 from tests.data.entries import read
+from tests.row_files import write_rows
 
-read_mrqa = partial(read, layout="mrqa")
 PASSAGE = "[DOC] [TLE] Ann lives in Rome. Rome is old."
 HEADER = {"header": {"dataset": "TriviaQA", "split": "train"}}
 
@@ -32,17 +31,11 @@ def row(*spans, qid="q1", context=PASSAGE):
     return {"id": "", "context": context, "context_tokens": [], "qas": [question]}
 
 
-def written(path, *rows):
-    text = "".join(json.dumps(r) + "\n" for r in (HEADER, *rows))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode()))
-    return path
-
-
 def test_places_are_answers_and_their_last_character_is_counted(tmp_path):
     first, second = PASSAGE.index("Rome"), PASSAGE.rindex("Rome")
-    rows = row((first, first + 3), (second, second + 3), (first, first + 3))
-    written(tmp_path / "mrqa" / "train" / "TriviaQA-web.jsonl.gz", rows)
+    asked = row((first, first + 3), (second, second + 3), (first, first + 3))
+    (tmp_path / "mrqa" / "train").mkdir(parents=True)
+    write_rows(tmp_path / "mrqa" / "train" / "TriviaQA-web.jsonl.gz", [HEADER, asked])
     (example,) = read_split(dataset("triviaqa"), tmp_path, "train")
     assert example.answers == (Answer("Rome", first), Answer("Rome", second))
     assert (example.id, example.question, example.context) == ("q1", "Where?", PASSAGE)
@@ -50,7 +43,7 @@ def test_places_are_answers_and_their_last_character_is_counted(tmp_path):
 
 def test_the_hub_gives_the_same_question(tmp_path):
     first = PASSAGE.index("Rome")
-    (example,) = read_mrqa(written(tmp_path / "x.jsonl.gz", row((first, first + 3))))
+    (example,) = read(write_rows(tmp_path / "x.jsonl", [row((first, first + 3))]), "mrqa")
     spans = [{"start": [first], "end": [first + 3]}]
     hub = {"qid": "q1", "question": "Where?", "context": PASSAGE}
     again = mrqa_from_hub(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from road_ray.data.config import SourceConfig
@@ -13,7 +11,7 @@ from road_ray.data.load_split import find_dataset, load_split, read_examples
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.task_and_dataset import MultiLabel
 from road_ray.errors import ConfigError, DataError
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 LABELS = ["joy", "anger", "fear"]
 ENTRY = {"kind": "multi", "text": "text", "labels": LABELS}
@@ -33,14 +31,14 @@ def sets_of(tokenizer):
 
 
 def jsonl(path, *labels):
-    return write(path, *({"text": "red", "labels": own} for own in labels))
+    return write_rows(path, ({"text": "red", "labels": own} for own in labels))
 
 
 def test_every_form_of_file_gives_the_same_labels(sets_of, tmp_path):
     expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     names = [["joy", "fear"], [], ["anger"]]
     jsonl(tmp_path / "a.jsonl", *names)
-    pq.write_table(pa.table({"text": ["red"] * 3, "labels": names}), tmp_path / "a.parquet")
+    jsonl(tmp_path / "a.parquet", *names)
     (tmp_path / "a.csv").write_text("text,labels\nred,joy; fear\nred,\nred,anger\n")
     marks = "text,joy,anger,fear\nred,1,0,1\nred,0,0,0\nred,0,1,0\n"
     (tmp_path / "b.csv").write_text(marks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from functools import partial
 
@@ -10,7 +9,7 @@ import pytest
 
 from road_ray.data.examples import Answer
 from tests.data.entries import read
-from tests.data.entries import write as write_rows
+from tests.row_files import write_rows
 
 read_squad = partial(read, layout="squad_json")
 CONTEXT = "The café is in Ulm. The bar is in Bonn."
@@ -78,14 +77,14 @@ FLAT = [
 ]
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".saved", ".shards", "data"])
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", "data"])
 def test_flat_rows_are_the_questions_of_squad_json(tmp_path, file, suffix):
     expected = read_squad(write(file, question("q1", ("Ulm", 15)), question("q2")))
     if suffix == "data":  # an array below the key of SQuAD's own layout
         place = tmp_path / "rows.json"
         place.write_text(json.dumps({"data": FLAT}))
     else:
-        place = write_rows(tmp_path / f"rows{suffix}", *FLAT)
+        place = write_rows(tmp_path / f"rows{suffix}", FLAT)
     seen = [(q.id, q.question, q.context, q.answers) for q in read_squad(place)]
     assert seen == [(q.id, q.question, q.context, q.answers) for q in expected]
 
@@ -138,8 +137,6 @@ def test_an_empty_answer_is_no_answer(file, tmp_path, start):
 )
 def test_flat_rows_of_a_csv_have_answers_as_text(tmp_path, cell):
     path = tmp_path / "rows.csv"
-    with path.open("w", newline="", encoding="utf-8") as out:
-        rows = csv.writer(out)
-        rows.writerows([["id", "question", "context", "answers"], ["q", "Where?", CONTEXT, cell]])
-        rows.writerow(["none", "Where?", CONTEXT, ""])
+    row = {"id": "q", "question": "Where?", "context": CONTEXT, "answers": cell}
+    write_rows(path, [row, row | {"id": "none", "answers": ""}])
     assert [e.answers for e in read_squad(path)] == [(Answer("Ulm", 15),), ()]

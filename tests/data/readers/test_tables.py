@@ -8,17 +8,27 @@ import pytest
 
 from road_ray.data.readers.tables import arrow_rows, delimiter_of, numbered_lines, table_rows
 from road_ray.errors import DataError
-from tests.data.entries import write
+from tests.row_files import write_rows
 
 ROWS = [{"text": "a fine, long film", "label": "good"}, {"text": "é", "label": "bad"}]
 
 
-@pytest.mark.parametrize(
-    "suffix", [".parquet", ".jsonl", ".json", ".csv", ".tsv", ".saved", ".shards"]
-)
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".csv", ".tsv"])
 def test_every_format_has_the_same_rows(tmp_path, suffix):
-    place = write(tmp_path / f"rows{suffix}", *ROWS)
+    place = write_rows(tmp_path / f"rows{suffix}", ROWS)
     assert [row for _, row in table_rows(place)] == ROWS
+
+
+@pytest.mark.parametrize("kind", ["saved", "shards"])
+def test_a_folder_has_the_rows_of_its_files(tmp_path, kind):
+    import datasets
+
+    made = datasets.Dataset.from_list(ROWS)
+    if kind == "saved":
+        made.save_to_disk(tmp_path / "rows", num_shards=2)
+    for number in range(2 * (kind == "shards")):
+        made.shard(2, number, contiguous=True).to_parquet(tmp_path / "rows" / f"{number}.parquet")
+    assert [row for _, row in table_rows(tmp_path / "rows")] == ROWS
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,7 @@ def repeated_column(path):
 
 
 def cut_off(path):
-    return write(path, *ROWS * 50).read_bytes()[:-20]
+    return write_rows(path, ROWS * 50).read_bytes()[:-20]
 
 
 def offsets_that_lead_out(path):
@@ -115,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
 
 
 def test_columns_can_be_limited(tmp_path):
-    path = write(tmp_path / "x.parquet", *ROWS)
+    path = write_rows(tmp_path / "x.parquet", ROWS)
     assert [row["label"] for row in arrow_rows(path, ["label"])] == ["good", "bad"]
     with pytest.raises(DataError, match="no column 'c'; found: text, label"):
         list(arrow_rows(path, ["c"]))

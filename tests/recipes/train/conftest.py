@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import deque
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import road_ray as rr
@@ -18,19 +13,7 @@ from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.verbs import configure
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    return path
+from tests.row_files import write_rows
 
 
 @pytest.fixture
@@ -75,7 +58,7 @@ def answered(sentiment, tmp_path_factory):
     place = tmp_path_factory.mktemp("answers")
 
     def check(rows: list[dict[str, object]], **changes: object) -> dict[tuple[str, ...], object]:
-        path = write(place / "answers.jsonl", rows)
+        path = write_rows(place / "answers.jsonl", rows)
         keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run"), **changes}
         config = configure("distill", overrides=sentiment | keys)
         name = config.data.dataset

@@ -21,7 +21,7 @@ from road_ray.inference.predict_file import predict_file
 from road_ray.recipes.train import answer_files
 from road_ray.recipes.train.answer_cells import LEAST_PROBABILITY
 from road_ray.system.files import sha256_of
-from tests.recipes.train.conftest import write
+from tests.row_files import write_rows
 from tests.runs import weights
 
 
@@ -45,7 +45,7 @@ def test_the_answers_of_models_from_files_make_a_bit_equal_student(
             values = dict(zip(("negative", "positive"), logits[number], strict=True))
             flat = {f"logit_{label}": value for label, value in values.items()}
             rows.append({"row": row, **(flat if suffix != ".jsonl" else {"logits": values})})
-        files.append(write(tmp_path / f"answers{suffix}", rows))
+        files.append(write_rows(tmp_path / f"answers{suffix}", rows))
     assert weights(student("files", *files)) == weights(live)
     mixed = student("mixed", files[0], models[1], files[2])
     assert weights(mixed) == weights(live)
@@ -78,7 +78,7 @@ def test_a_label_of_a_person_is_found_by_its_text_and_its_rows_may_be_few(
         {"sentence": row["sentence"], "label": ["NEG", "positive"][int(row["label"])]}
         for row in columns[:40]
     ]
-    people = write(tmp_path / "people.csv", [row | {"confidence": 0.9} for row in rows])
+    people = write_rows(tmp_path / "people.csv", [row | {"confidence": 0.9} for row in rows])
     named = {"distillation.label_map": {str(people): {"NEG": "negative"}}}
     alone = student("alone", people, **named)
     beside = student("beside", people, teachers.directory / "teacher-0", **named)
@@ -148,7 +148,7 @@ def test_a_good_file_is_none_of_these(answered, columns):
 def test_numbers_of_rows_count_those_that_are_held_out_or_have_no_label(answered, tmp_path, by):
     texts = [f"film {number}" for number in range(30)]
     own = [{"text": t, "label": ("bad", "good", "")[n % 3]} for n, t in enumerate(texts)]
-    entry = {"train": str(write(tmp_path / "own.csv", own)), "dev_fraction": 0.3}
+    entry = {"train": str(write_rows(tmp_path / "own.csv", own)), "dev_fraction": 0.3}
     entry |= {"text": "text", "label": "label", "labels": ["bad", "good"]}
     rows = [{"logit_bad": float(number), "logit_good": 0.0} for number in range(30)]
     named = {"row": range(30), "text": texts}.get(by)
@@ -219,12 +219,12 @@ def test_a_student_of_numbers_from_a_file_is_that_of_the_model_that_wrote_them(
         for word, x in words.items()
     ]
     entry = {"kind": "regress", "text": ["a", "b"], "label": "score", "low": 0, "high": 5}
-    train = str(write(tmp_path / "train.jsonl", rows))
+    train = str(write_rows(tmp_path / "train.jsonl", rows))
     own = {"data.sets": {"own": entry | {"train": train, "dev": train}}, "data.dataset": "own"}
     model = rr.finetune(overrides=sentiment | own, run_dir=tmp_path / "teacher")
     live = student("live", model.directory, **own)
     numbers = [{"row": row, "value": logits[0][0]} for row, logits in spied.items()]
-    from_file = student("file", write(tmp_path / "numbers.csv", numbers), **own)
+    from_file = student("file", write_rows(tmp_path / "numbers.csv", numbers), **own)
     predicted = tmp_path / "predicted.jsonl"
     predict_file(load(str(model.directory)), train, predicted, model=str(model.directory))
     assert weights(from_file) == weights(live)
@@ -239,7 +239,7 @@ def test_a_student_of_numbers_from_a_file_is_that_of_the_model_that_wrote_them(
 def moods(tmp_path):
     """An entry of two rows with several labels, one text with semicolons."""
     rows = [{"text": "one", "labels": "joy;fear"}, {"text": "two", "labels": ""}]
-    train = str(write(tmp_path / "moods.csv", rows))
+    train = str(write_rows(tmp_path / "moods.csv", rows))
     entry = {"kind": "multi", "text": "text", "label": "labels", "labels": ["joy", "anger", "fear"]}
     entry |= {"train": train, "dev": train, "separator": ";"}
     return {"data.sets": {"moods": entry}, "data.dataset": "moods"}

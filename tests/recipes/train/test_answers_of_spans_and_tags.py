@@ -24,7 +24,7 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure
 from tests.conftest import SPANS
-from tests.recipes.train.conftest import write
+from tests.row_files import write_rows
 from tests.runs import weights
 
 START = (0, 2, 3, 4)
@@ -40,7 +40,7 @@ def tagged(tmp_path_factory):
         {"words": WORDS[START[n % 4] :] * (1 + n % 3), "tags": TAGS[START[n % 4] :] * (1 + n % 3)}
         for n in range(15)
     ]
-    train = str(write(tmp_path_factory.mktemp("tags") / "train.jsonl", sentences))
+    train = str(write_rows(tmp_path_factory.mktemp("tags") / "train.jsonl", sentences))
     entry = {"kind": "tag", "text": "words", "label": "tags", "labels": LABELS}
     entry |= {"train": train, "dev": train}
     return {"data.sets": {"own": entry}, "data.dataset": "own", "data.max_length_tokens": 24}
@@ -97,7 +97,7 @@ def test_the_logits_of_a_tagger_from_a_file_make_a_bit_equal_student(
     model = rr.finetune(overrides=sentiment | tagged, run_dir=tmp_path / "teacher")
     changes = tagged | {"training.steps": 4}
     live = student("live", model.directory, **changes)
-    split = teach(write(tmp_path / "none.jsonl", [{"row": 0, "tags": TAGS}]), tagged)[1]
+    split = teach(write_rows(tmp_path / "none.jsonl", [{"row": 0, "tags": TAGS}]), tagged)[1]
     assert len(split.features) > len(split.examples)
     rows = []
     for number, logits in enumerate(per_word(split, spied)):
@@ -108,7 +108,7 @@ def test_the_logits_of_a_tagger_from_a_file_make_a_bit_equal_student(
             lists = {f"logit_{label}": json.dumps(lists[label]) for label in LABELS[::-1]}
             rows.append({"row": number, **lists})
     path = tmp_path / ("file.jsonl" if form == "words" else "file.csv")
-    assert weights(student("file", write(path, rows), **changes)) == weights(live)
+    assert weights(student("file", write_rows(path, rows), **changes)) == weights(live)
 
 
 def test_the_scores_of_words_that_predict_writes_are_a_teacher(
@@ -143,7 +143,7 @@ def test_right_answers_are_where_the_labels_are_in_every_window(teach, asked, tm
         for row in rows
         for a in row["answers"][:1] or [{"text": "", "answer_start": None}]
     ]
-    read, split, features = teach(write(tmp_path / "people.jsonl", answers), changes)
+    read, split, features = teach(write_rows(tmp_path / "people.jsonl", answers), changes)
     gold = np.stack([features.gold[f"{end}_positions"] for end in ("start", "end")], 1)
     windows = np.bincount(features.example)[features.example]
     with_answer = [bool(split.examples[n].answers) for n in features.example]
@@ -175,7 +175,7 @@ def test_the_answers_that_predict_lists_become_its_distributions(
         | {"context": " ".join(row["context"].split()[:20])}
         for row in asked[1][:40]
     ]
-    source = write(tmp_path / "train.jsonl", short)
+    source = write_rows(tmp_path / "train.jsonl", short)
     entry = {"kind": "span", "train": str(source), "dev": str(source)}
     changes = SPANS | {"data.sets": {"own": entry}, "data.dataset": "own"}
     model = load(str(span_run.directory), n_best=20, precision="fp32")
@@ -286,7 +286,7 @@ def test_a_rule_sees_context_only_where_a_teacher_does_not_answer():
 def test_a_few_answers_of_people_stand_beside_a_model(student, asked, span_run, tmp_path):
     changes, rows = asked
     few = [{"id": row["id"], "answer": "", "confidence": 0.9} for row in rows[::3]]
-    teachers = write(tmp_path / "people.jsonl", few), span_run.directory
+    teachers = write_rows(tmp_path / "people.jsonl", few), span_run.directory
     keys = changes | {"training.steps": 2}
     runs = [
         student(

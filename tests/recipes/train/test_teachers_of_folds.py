@@ -20,6 +20,7 @@ from road_ray.recipes.train.prepare import prepare
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
+from tests.row_files import write_rows
 
 
 def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, caplog):
@@ -57,7 +58,7 @@ def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_
 ):
     path = tmp_path / "answers.jsonl"
     rows = [{"row": row, "logits": {"negative": row, "positive": -1}} for row in range(0, 40, 2)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(path, rows)
     names = [str(folded.directory / "teachers.json"), str(path)]
     keys = {"distillation.teachers": names, "distillation.num_teachers": 3}
     teachers, prepared = teachers_of(**keys)
