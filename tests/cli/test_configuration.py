@@ -8,12 +8,11 @@ import pytest
 from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
-from road_ray.config import json_schema, to_dict
+from road_ray.config import json_schema
 from road_ray.distributed.job_client import SHIPPED
-from road_ray.presets import PRESETS
 from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.sweep.config import shipped
-from road_ray.verbs import configuration_class, preset_config
+from road_ray.verbs import configuration_class
 
 
 def test_presets_are_listed_and_shown_as_yaml_that_runs(road, recipe, tmp_path):
@@ -52,24 +51,15 @@ def test_a_schema_names_the_presets_of_its_verb(road):
     assert "tiny_mlm" not in properties["preset"]["enum"]
 
 
-@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
-def test_the_schema_of_a_verb_accepts_its_presets(preset):
-    schema = json_schema(preset_config(preset.name).__class__)
-    Draft7Validator.check_schema(schema)
-    Draft7Validator(schema).validate(to_dict(preset_config(preset.name)))
-
-
-@pytest.mark.parametrize("path", shipped().values(), ids=lambda path: path.stem)
-def test_the_schema_of_sweep_accepts_the_shipped_search_spaces(path):
-    schema = json_schema(configuration_class("sweep"))
-    Draft7Validator(schema).validate(YAML(typ="safe").load(path))
-
-
 @pytest.mark.parametrize(
-    "path", sorted(SHIPPED.rglob("*.profile.yaml")), ids=lambda path: path.stem
+    ("kind", "path"),
+    [
+        *(("sweep", path) for path in shipped().values()),
+        *(("submit", path) for path in sorted(SHIPPED.rglob("*.profile.yaml"))),
+    ],
 )
-def test_the_schema_of_submit_accepts_the_shipped_profiles(path):
-    schema = json_schema(configuration_class("submit"))
+def test_the_schema_accepts_the_shipped_search_spaces_and_profiles(kind, path):
+    schema = json_schema(configuration_class(kind))
     Draft7Validator(schema).validate(YAML(typ="safe").load(path))
 
 

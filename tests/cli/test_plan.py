@@ -51,11 +51,8 @@ def test_a_plan_has_ranges_epochs_and_phases():
 
 
 def test_a_duration_has_the_unit_that_suits_it():
-    assert [duration(seconds / 3600) for seconds in (1.23, 90, 5400)] == [
-        "1.2 s",
-        "1.5 min",
-        "1.50 h",
-    ]
+    told = [duration(seconds / 3600) for seconds in (1.23, 90, 5400)]
+    assert told == ["1.2 s", "1.5 min", "1.50 h"]
 
 
 def test_a_short_comparison_has_seconds_where_hours_are_none():

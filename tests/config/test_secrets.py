@@ -95,18 +95,9 @@ def test_a_telling_key_hides_its_value_at_any_depth(key):
 @pytest.mark.parametrize(
     ("given", "masked"),
     [
-        (
-            {"credentials": {"a": "x", "b": ["1", "2"]}},
-            {"credentials": {"a": MASK, "b": [MASK] * 2}},
-        ),
-        (
-            {"token": "canary-1", "argv": ("--x", "canary-1")},
-            {"token": MASK, "argv": ["--x", MASK]},
-        ),
-        (
-            {"token": "canary-1", "url": "//x?t=canary-1&b"},
-            {"token": MASK, "url": f"//x?t={MASK}&b"},
-        ),
+        ({"credentials": {"a": "x", "b": ["1"]}}, {"credentials": {"a": MASK, "b": [MASK]}}),
+        ({"token": "canary-1", "argv": ("x", "canary-1")}, {"token": MASK, "argv": ["x", MASK]}),
+        ({"token": "canary-1", "a": "//x?t=canary-1&b"}, {"token": MASK, "a": f"//x?t={MASK}&b"}),
         ({"note": "is canary-outside."}, {"note": f"is {MASK}."}),  # of the environment
         ({"a": f"x {HUB}"}, {"a": f"x {MASK}"}),
         ({"b": "http://me:canary@host/x"}, {"b": f"http://{MASK}@host/x"}),

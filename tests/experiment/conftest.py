@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-TINY = {
-    "num_seeds": 2,
-    "data.batch_size": 8,
-    "data.max_length_tokens": 32,
-    "data.max_judged_rows": 20,
-    "training.steps": 2,
-    "training.log_every_steps": 1,
-    "optimizer.peak_lr": 1e-2,
-    "console": "quiet",
-}
+TINY = {"num_seeds": 2, "optimizer.peak_lr": 1e-2, "console": "quiet"}
+TINY |= {"data.batch_size": 8, "data.max_length_tokens": 32, "data.max_judged_rows": 20}
+TINY |= {"training.steps": 2, "training.log_every_steps": 1}
 
 
 @pytest.fixture
@@ -33,14 +26,6 @@ def small(world, pretraining, tmp_path):
     """Overrides of a comparison of three arms of a second."""
     small = {f"pretrain.{key}": value for key, value in pretraining.items() if key != "console"}
     del small["pretrain.optimizer.warmup_steps"]
-    return small | {
-        "comparison": "algorithms",
-        "run_dir": str(tmp_path / "run"),
-        "data.root": str(world),
-        "flops": 2e9,
-        "num_seeds": 1,
-        "targets": {"sst2": {}},
-        "training.steps": 1,
-        "data.max_judged_rows": 20,
-        "console": "quiet",
-    }
+    small |= {"comparison": "algorithms", "run_dir": str(tmp_path / "run"), "flops": 2e9}
+    small |= {"data.root": str(world), "targets": {"sst2": {}}, "data.max_judged_rows": 20}
+    return small | {"num_seeds": 1, "training.steps": 1, "console": "quiet"}

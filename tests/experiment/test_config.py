@@ -20,7 +20,7 @@ from road_ray.verbs import configure
     [
         (
             ["experiment.arms={a: {start_from: b}, b: {start_from: a}}"],
-            r"arms: a cycle of start_from: a -> b -> a",
+            r"a cycle of .*a -> b -> a",
         ),
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
@@ -95,10 +95,7 @@ def test_every_arm_is_a_configuration_of_a_verb(name):
         override(DistillConfig() if arm.teachers else FinetuneConfig(), arm.keys)
         assert number == 0 or arm_name not in arm.against
         for stage in arm.stages:
-            shared = override(
-                getattr(configure("reproduce", overrides={"comparison": name}), stage.verb),
-                stage.keys,
-            )
+            shared = override(getattr(config, stage.verb), stage.keys)
             assert not compared.equal or flops_per_step(shared) > 0
 
 
@@ -106,12 +103,8 @@ def test_published_figures_are_those_of_the_posts():
     """ROaD-ELECTRA part 1: F1 and EM on SQuAD 2.0, section 5; accuracy on MNLI, section 4."""
     arms = {name: arm.published for name, arm in experiment("road_distillation").arms.items()}
     f1 = {name: figures.get("squad_v2/best_f1") for name, figures in arms.items()}
-    assert {name: value for name, value in f1.items() if value} == {
-        "none": 90.87,
-        "mean": 91.38,
-        "weighted_0.75": 91.5,
-        "annealing": 91.0,
-    }
+    known = {name: value for name, value in f1.items() if value}
+    assert known == {"none": 90.87, "mean": 91.38, "weighted_0.75": 91.5, "annealing": 91.0}
     arms = {name: arm.published for name, arm in experiment("road_multitask").arms.items()}
     mnli = [figures["mnli/accuracy"] for figures in arms.values()]
     assert mnli == [90.9, 90.8, 91.2, 91.4]

@@ -30,29 +30,20 @@ def scored(plan):
 
 def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path):
     plan = planned(tiny("road_distillation"))
-    assert [ensemble.run_dir.name for ensemble in plan.ensembles] == [
-        "teachers-squad_v2",
-        "folds-squad_v2",
-    ]
+    names = [ensemble.run_dir.name for ensemble in plan.ensembles]
+    assert names == ["teachers-squad_v2", "folds-squad_v2"]
     assert [ensemble.seed for ensemble in plan.ensembles] == [TEACHER_SEED] * 2
     assert plan.ensembles[1].num_folds == 2
     (job,) = only(plan, "weighted_0.5", 1)
     student = job.config
     assert isinstance(student, DistillConfig)
-    assert (student.seed, student.weighting.rule, student.weighting.wrong) == (
-        1,
-        "correctness",
-        0.5,
-    )
+    weighting = student.weighting
+    assert (student.seed, weighting.rule, weighting.wrong) == (1, "correctness", 0.5)
     assert student.data.evaluate_on == ("squad_v2", "newsqa")
-    assert student.distillation.teachers == (
-        str(tmp_path / "run" / "teachers" / "teachers-squad_v2" / "teachers.json"),
-    )
-    stores = {
-        job.config.distillation.store
-        for job in scored(plan)
-        if isinstance(job.config, DistillConfig)
-    }
+    listed = tmp_path / "run" / "teachers" / "teachers-squad_v2" / "teachers.json"
+    assert student.distillation.teachers == (str(listed),)
+    students = [job.config for job in scored(plan) if isinstance(job.config, DistillConfig)]
+    stores = {student.distillation.store for student in students}
     assert stores == {tmp_path / "run" / "store"}
     (single,) = only(plan, "single")
     assert single.config.distillation.num_teachers == 1
@@ -70,11 +61,7 @@ def test_wanted_arms_bring_those_that_they_are_tested_against(tiny):
 
 @pytest.mark.parametrize(
     ("keys", "epochs", "labelled", "unlabelled"),
-    [
-        ({}, 2.0, 40, 20),
-        ({"data.epochs": 10.0}, 10.0, 40, 20),
-        ({"data.max_rows": 60}, 2.0, 60, 20),
-    ],
+    [({}, 2, 40, 20), ({"data.epochs": 10.0}, 10, 40, 20), ({"data.max_rows": 60}, 2, 60, 20)],
 )
 def test_the_longer_arm_counts_the_epochs_and_rows_of_its_own_target(
     tiny, world, keys, epochs, labelled, unlabelled

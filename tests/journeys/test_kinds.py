@@ -128,12 +128,8 @@ def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tm
     run = rr.finetune(overrides=joint, run_dir=tmp_path / "run")
     tuned = {name: value for name, value in run.metrics.items() if "at_threshold_" in name}
     assert "eval/newsqa/at_threshold_f1" in tuned
-    data = {name: value for name, value in joint.items() if name.startswith("data.")}
-    data = {
-        n: v
-        for n, v in data.items()
-        if n.split(".")[1] not in ("dataset", "batch_size", "evaluate_on")
-    }
+    others = ("data.dataset", "data.batch_size", "data.evaluate_on")
+    data = {n: v for n, v in joint.items() if n.startswith("data.") and n not in others}
     judged = rr.evaluate(
         overrides=data | {"data.datasets": ["squad_v2", "newsqa"], "init": str(run.directory)},
         run_dir=tmp_path / "judged",

@@ -55,13 +55,8 @@ def settings(sentiment, mixed, tags):
     """``settings(data set)``: overrides of a distillation of six steps."""
 
     def of(name):
-        chosen = sentiment | {
-            "data.dataset": name,
-            "data.batch_size": 8,
-            "data.max_length_tokens": 64,
-            "data.max_judged_rows": 16,
-        }
-        chosen |= {"distillation.teachers": mixed(name)}
+        chosen = sentiment | {"data.dataset": name, "distillation.teachers": mixed(name)}
+        chosen |= {"data.batch_size": 8, "data.max_length_tokens": 64, "data.max_judged_rows": 16}
         if name == "squad_v2":  # whose tiny teachers need more tokens than they read
             chosen |= SPANS | {"distillation.on_truncated": "learn"}
         if name == "conll2003":
@@ -97,11 +92,8 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(settings, tmp_p
         rr.distill(overrides=exact | more | {"distillation.host": host}, run_dir=tmp_path / host)
         for host, more in (("process", stored), ("actors", places | stored))
     ]
-    runs.append(
-        rr.distill(
-            overrides=exact | places | {"distillation.host": "actors"}, run_dir=tmp_path / "plain"
-        )
-    )
+    live = exact | places | {"distillation.host": "actors"}
+    runs.append(rr.distill(overrides=live, run_dir=tmp_path / "plain"))
     first, warm, plain = (load_file(run.hf_dir / "model.safetensors") for run in runs)
     for key, tensor in first.items():
         assert_close(warm[key], tensor, rtol=0, atol=0)

@@ -32,14 +32,6 @@ def settings(sentiment):
     return sentiment | {"data.batch_size": 8, "training.steps": 8, "optimizer.peak_lr": 3e-3}
 
 
-@pytest.fixture(scope="module")
-def alone(settings, teachers, tmp_path_factory):
-    """The student of teachers in this process."""
-    place = tmp_path_factory.mktemp("runs") / "alone"
-    path = teachers.directory / "teachers.json"
-    return rr.distill(overrides=settings, teachers=path, host="process", run_dir=place)
-
-
 def compare(one: rr.Run, other: rr.Run, *, rtol: float, atol: float) -> None:
     ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (one, other))
     assert ours.keys() == theirs.keys()
@@ -52,16 +44,6 @@ def by_actors(settings, pool, tmp_path_factory):
     """The student of teachers in actors."""
     place = tmp_path_factory.mktemp("runs") / "taught"
     return rr.distill(overrides=settings, teachers=pool, run_dir=place)
-
-
-def test_actors_teach_as_teachers_in_this_process_do(by_actors, alone):
-    compare(by_actors, alone, **FLOAT16)
-    rows = [r for r in read_rows(by_actors.directory / "metrics.jsonl") if "train/sst2" in r]
-    assert len(rows) == 8
-    assert all(row["time/teacher_wait_seconds"] >= 0 for row in rows)
-    ours = [{k: v for k, v in r.items() if k.startswith("teachers/")} for r in rows]
-    theirs = read_rows(alone.directory / "metrics.jsonl")[: len(rows)]
-    assert ours == [{k: v for k, v in r.items() if k.startswith("teachers/")} for r in theirs]
 
 
 def test_a_killed_teacher_costs_time_and_changes_nothing(
@@ -128,19 +110,17 @@ def test_thirty_steps_with_answers_live_and_once_give_one_student(settings, teac
     exact = {"training.steps": 30, "distillation.precision": "fp32", "training.precision": "fp32"}
     actors = {"distillation.host": "actors", "distillation.resources.CPU": 0.3}
     here = {"distillation.host": "process"}
-    runs = {
-        name: rr.distill(
-            overrides=settings | exact | changes,
-            teachers=teachers.directory / "teachers.json",
-            run_dir=tmp_path / name,
-        )
-        for name, changes in {
-            "live actors": actors | {"distillation.answers": "live"},
-            "live here": here | {"distillation.answers": "live"},
-            "once actors": actors | {"distillation.answers": "once"},
-            "once here": here | {"distillation.answers": "once"},
-        }.items()
-    }
+    listed, runs = teachers.directory / "teachers.json", {}
+    for answers in ("live", "once"):
+        for host, places in (("actors", actors), ("here", here)):
+            name = f"{answers} {host}"
+            chosen = settings | exact | places | {"distillation.answers": answers}
+            runs[name] = rr.distill(overrides=chosen, teachers=listed, run_dir=tmp_path / name)
     compare(runs["once actors"], runs["once here"], rtol=0, atol=0)
     compare(runs["live actors"], runs["once here"], **FLOAT16)
     compare(runs["live here"], runs["once here"], **FLOAT16)
+    rows, here = (
+        read_rows(runs[n].directory / "metrics.jsonl") for n in ("live actors", "live here")
+    )
+    assert all(row["time/teacher_wait_seconds"] >= 0 for row in rows if "train/sst2" in row)
+    assert [r.get(n) for r in rows for n in RIGHT] == [r.get(n) for r in here for n in RIGHT]

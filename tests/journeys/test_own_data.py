@@ -115,14 +115,10 @@ def test_a_model_of_answers_knows_its_windows(shell, tmp_path, world):
     document["data"] = document["data"][:2]
     (tmp_path / "manual.json").write_text(json.dumps(document))
     rows = [
-        {
-            "id": question["id"],
-            "question": question["question"],
-            "context": paragraph["context"],
-            "source": "book",
-        }
-        for paragraph in document["data"][0]["paragraphs"]
-        for question in paragraph["qas"]
+        {"id": asked["id"], "question": asked["question"], "context": text["context"]}
+        | {"source": "book"}
+        for text in document["data"][0]["paragraphs"]
+        for asked in text["qas"]
     ]
     write_rows(tmp_path / "new.jsonl", rows)
     short = "data.max_length_tokens=96 data.stride_tokens=16"

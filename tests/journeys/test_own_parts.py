@@ -58,11 +58,8 @@ def settings(sentiment, place):
     files = {split: str(parts / f"reviews-{split}.txt") for split in ("train", "dev")}
     own = {"layout": "my_road_parts:fasttext", "text": "text", "labels": ["unhappy", "happy"]}
     own |= {"metrics": ["accuracy", "my_road_parts:kappa"], "head": "my_road_parts:MeanPooling"}
-    changes = {
-        "data.dataset": "reviews",
-        "data.evaluate_on": [],
-        "data.sets": {"reviews": files | own},
-    }
+    changes = {"data.dataset": "reviews", "data.evaluate_on": []}
+    changes |= {"data.sets": {"reviews": files | own}}
     return sentiment | changes | {"tracking.custom": "my_road_parts:csv_tracker"}
 
 
@@ -168,16 +165,10 @@ def test_an_objective_of_ones_own(pretraining, place):
 def test_in_a_worker_a_trial_and_beside_actors(settings, place, cluster):
     run = rr.finetune(overrides=settings, workers=1, run_dir=place / "run")
     check(run)
-    trials = {
-        "verb": "finetune",
-        "metric": "eval/reviews/kappa",
-        "space": {"optimizer.peak_lr": {"choice": [0.01]}},
-        "trials": 1,
-        "scheduler": "none",
-        "overrides": {
-            key: settings[key] for key in settings.keys() - {"console", "optimizer.peak_lr"}
-        },
-    }
+    overrides = {key: settings[key] for key in settings.keys() - {"console", "optimizer.peak_lr"}}
+    trials = {"verb": "finetune", "metric": "eval/reviews/kappa", "overrides": overrides}
+    trials |= {"trials": 1, "scheduler": "none"}
+    trials |= {"space": {"optimizer.peak_lr": {"choice": [0.01]}}}
     (place / "sweep.yaml").write_text(json.dumps(trials, default=str))
     assert rr.sweep(place / "sweep.yaml", ["max_concurrent=1", "console=quiet"]).best
     # The actors of this cluster know the modules below the directory that it was started in.

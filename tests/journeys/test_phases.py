@@ -20,12 +20,9 @@ from tests.pair import both
 
 @pytest.fixture(scope="module")
 def phased(pretraining):
-    return pretraining | {
-        "data.shorter_first.16.fraction": 0.5,
-        "data.shorter_first.16.batch_size": 12,
-        "data.shorter_first.24.fraction": 0.34,
-        "training.save_every_steps": 2,
-    }
+    first = {"data.shorter_first.16.fraction": 0.5, "data.shorter_first.16.batch_size": 12}
+    second = {"data.shorter_first.24.fraction": 0.34}
+    return pretraining | first | second | {"training.save_every_steps": 2}
 
 
 @pytest.fixture(scope="module")

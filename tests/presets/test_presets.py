@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import pytest
+from jsonschema import Draft7Validator
 
-from road_ray.config import load, to_yaml
+from road_ray.config import json_schema, load, to_dict, to_yaml
 from road_ray.models.encoder import hugging_face_config, scale_encoder
 from road_ray.objectives.pretraining.registry import objective_class, options_of
 from road_ray.presets import PRESETS, get_preset
 from road_ray.verbs import VERBS, configure, preset_config
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_a_configuration_of_its_verb_and_survives_yaml(name, tmp_path):
-    preset = get_preset(name)
-    config = preset_config(preset.name)
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_a_preset_is_a_file_that_a_user_may_write_and_names_its_source(preset, tmp_path):
+    config, file = preset_config(preset.name), tmp_path / "mine.yaml"
     kind = VERBS[preset.verb].config
     assert type(config) is kind
-    file = tmp_path / "a.yaml"
+    file.write_text(preset.text)
+    assert configure(preset.verb, path=file) == config
     file.write_text(to_yaml(config))
     assert load(kind, path=file) == config
+    Draft7Validator.check_schema(json_schema(kind))
+    Draft7Validator(json_schema(kind)).validate(to_dict(config))
+    first = preset.text.splitlines()[0]
+    assert first == f"# yaml-language-server: $schema={preset.verb}.schema.json"
+    assert "Source:" in preset.about or "ur choice" in preset.about
 
 
 @pytest.mark.parametrize("name", [n for n, p in PRESETS.items() if p.verb == "pretrain"])
@@ -54,16 +60,6 @@ def test_teachers_and_students_share_the_data_of_their_fine_tuning():
     assert preset_config("weighted_kd_squad_v2").weighting.wrong == 0.75
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_file_of_a_preset_is_one_that_a_user_may_write(name, tmp_path):
-    preset = get_preset(name)
-    file = tmp_path / "mine.yaml"
-    file.write_text(preset.text)
-    assert configure(preset.verb, path=file) == preset_config(preset.name)
-    first = preset.text.splitlines()[0]
-    assert first == f"# yaml-language-server: $schema={preset.verb}.schema.json"
-
-
 def test_a_preset_may_begin_with_another():
     assert get_preset("teams_base").values()["generator"] == {"scale": 1.0, "depth": 0.5}
     get_preset("teams_base").values()["generator"]["scale"] = 9.0
@@ -81,25 +77,14 @@ def test_options_that_are_set_belong_to_the_objective():
         assert given.keys() <= options_of(objective_class(objective.name)).keys(), preset.name
 
 
-def test_every_preset_names_its_source_or_says_that_it_is_our_choice():
-    for item in PRESETS.values():
-        assert "Source:" in item.about or "ur choice" in item.about, item.name
-
-
 def test_the_two_lines_differ_as_published():
     made = {preset.name: preset_config(preset.name) for preset in PUBLISHED}
     small, plus = made["electra_small"], made["electra_small_plus"]
     assert (plus.generator.scale, plus.training.steps) == (1.0, 4_000_000)
     assert plus.encoder == small.encoder
     assert made["mc_bert_base"].generator.scale == 1 / 3
-    assert (made["mc_bert_base"].optimizer.betas[1], made["mc_bert_base"].optimizer.peak_lr) == (
-        0.98,
-        1e-4,
-    )
-    teams = made["teams_small"]
-    assert (teams.generator.scale, teams.generator.depth, teams.training.steps) == (
-        1.0,
-        0.5,
-        500_000,
-    )
+    optimizer, teams = made["mc_bert_base"].optimizer, made["teams_small"]
+    assert (optimizer.betas[1], optimizer.peak_lr) == (0.98, 1e-4)
+    assert (teams.generator.scale, teams.generator.depth) == (1.0, 0.5)
+    assert teams.training.steps == 500_000
     assert made["alectra_small"].encoder.family == "albert"

@@ -141,12 +141,9 @@ def accept_changes(model):
 
 def contents(directory):
     """Every file but those that tell of a start."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
     started = ("run.lock", "environment.json")
-    return {
-        path: path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.name not in started
-    }
+    return {path: path.read_bytes() for path in files if path.name not in started}
 
 
 def test_evaluate_that_fails_keeps_the_earlier_result(road, world, span_run, tmp_path, caplog):

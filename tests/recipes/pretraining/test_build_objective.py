@@ -140,15 +140,12 @@ def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(pretrained.hf_dir / file, whole / file)
     size = json.loads((whole / "config.json").read_text())
-    same = {
-        "encoder.layers": size["num_hidden_layers"],
-        "encoder.hidden_size": size["hidden_size"],
-        "encoder.heads": size["num_attention_heads"],
-        "encoder.intermediate_size": size["intermediate_size"],
-        "encoder.embedding_size": size["embedding_size"],
-    }
+    same = {"encoder__layers": size["num_hidden_layers"], "encoder__heads": 2}
+    for name in ("hidden_size", "intermediate_size", "embedding_size"):
+        same[f"encoder__{name}"] = size[name]
+    assert size["num_attention_heads"] == 2
     options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
-    result = attempt(init=whole, **options, **{k.replace(".", "__"): v for k, v in same.items()})
+    result = attempt(init=whole, **options, **same)
     assert result.code == 0, result.err
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)

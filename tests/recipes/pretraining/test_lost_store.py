@@ -15,6 +15,7 @@ from tests.object_store import Line, object_store
 from tests.runs import weights
 
 STEPS = 24
+TRAINING = {"steps": STEPS, "save_every_steps": 2, "log_every_steps": 1}
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,8 @@ def training(line, pretraining, pretrained, tmp_path_factory):
         "data.shards": f"s3://texts/s?endpoint_override={line.host}&scheme=http&region=us-east-1",
         "data.tokenizer": pretrained.hf_dir,
         "data.shuffled_shards": 1,
-        "training.steps": STEPS,
-        "training.save_every_steps": 2,
-        "training.log_every_steps": 1,
     }
+    settings |= {f"training.{name}": n for name, n in TRAINING.items()}
 
     def run(name):
         own = {"run_dir": root / name, "data.shard_cache": root / f"{name} cache"}

@@ -61,11 +61,8 @@ def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tm
         rr.distill(overrides=sentiment | changes | {"run_dir": str(tmp_path / "student")})
 
 
-EARLY = {
-    "training.evaluate_every_steps": 2,
-    "training.early_stopping.patience": 5,
-    "data.max_judged_rows": 20,
-}
+EARLY = {"training.evaluate_every_steps": 2, "training.early_stopping.patience": 5}
+EARLY |= {"data.max_judged_rows": 20}
 
 
 def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint(sentiment, tmp_path):

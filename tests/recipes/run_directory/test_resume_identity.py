@@ -63,14 +63,9 @@ def _arms():
 
 def _trials():
     mirror = {"training.mirror": MIRRORED["training"].mirror}
-    sweep = SweepConfig(
-        verb="pretrain",
-        run_dir=OUTER,
-        overrides=mirror,
-        then=StageConfig(verb="finetune", overrides=mirror),
-        metric="m",
-        space={"data.batch_size": {"int": [1, 2]}},
-    )
+    stages = {"overrides": mirror, "then": StageConfig(verb="finetune", overrides=mirror)}
+    space = {"data.batch_size": {"int": [1, 2]}}
+    sweep = SweepConfig(verb="pretrain", run_dir=OUTER, metric="m", space=space, **stages)
     places = [(OUTER / "trials" / f"{n:04d}", seed) for n in range(2) for seed in range(2)]
     return [run for place, seed in places for _, run in runs_of(sweep, {}, place, seed)]
 

@@ -86,14 +86,9 @@ STAGES = {
 
 
 def test_the_second_run_starts_from_the_first_ones_model(tmp_path):
-    sweep = SweepConfig(
-        verb="pretrain",
-        preset="tiny_electra",
-        overrides={"seed": 5},
-        then=StageConfig(verb="finetune", preset="sst2_small"),
-        metric="eval/sst2/accuracy",
-        space=STAGES,
-    )
+    first = {"verb": "pretrain", "preset": "tiny_electra", "overrides": {"seed": 5}}
+    then = StageConfig(verb="finetune", preset="sst2_small")
+    sweep = SweepConfig(**first, then=then, metric=METRIC, space=STAGES)
     changes = {"objective.discriminator_weight": 1, "then.data.batch_size": 9}
     (first, pretrain), (second, finetune) = runs_of(sweep, changes, tmp_path, 2)
     assert (first, second) == ("pretrain", "finetune")
@@ -106,13 +101,9 @@ def test_the_second_run_starts_from_the_first_ones_model(tmp_path):
 
 
 def test_two_runs_of_one_verb_have_two_directories(tmp_path):
-    sweep = SweepConfig(
-        verb="finetune",
-        overrides={"data.dataset": "mnli"},
-        then=StageConfig(verb="finetune", overrides={"data.dataset": "rte"}),
-        metric="eval/rte/accuracy",
-        space={"data.batch_size": {"int": [8, 9]}},
-    )
+    first, then = ({"verb": "finetune", "overrides": {"data.dataset": n}} for n in ("mnli", "rte"))
+    space = {"data.batch_size": {"int": [8, 9]}}
+    sweep = SweepConfig(**first, then=then, metric="eval/rte/accuracy", space=space)
     (_, first), (_, second) = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
     assert first.run_dir == tmp_path / "seed-0" / "finetune"
     assert second.run_dir == tmp_path / "seed-0" / "then-finetune"
@@ -136,13 +127,9 @@ def test_trackers_of_a_sweep_group_its_runs(tmp_path):
     ],
 )
 def test_trials_share_what_teachers_said(tmp_path, overrides, store):
-    sweep = SweepConfig(
-        verb="distill",
-        overrides=overrides,
-        metric="m",
-        space={"weighting.wrong": {"uniform": [0, 1]}},
-        run_dir=Path("sweep"),
-    )
+    space = {"weighting.wrong": {"uniform": [0, 1]}}
+    given = {"overrides": overrides, "space": space, "run_dir": Path("sweep")}
+    sweep = SweepConfig(verb="distill", metric="m", **given)
     [(_, run)] = runs_of(sweep, {"weighting.wrong": 0.5}, tmp_path, 0)
     assert run.distillation.store == (Path(store) if store else None)
 
@@ -195,13 +182,8 @@ def test_the_driver_labels_once_and_no_trial_starts_a_teacher(taught, loaded, tm
 def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
     taught, tmp_path, monkeypatch
 ):
-    config = taught(
-        **{
-            "distillation.answers": "live",
-            "distillation.host": "actors",
-            "distillation.resources.CPU": 0.3,
-        }
-    )
+    live = {"distillation.answers": "live", "distillation.host": "actors"}
+    config = taught(**live, **{"distillation.resources.CPU": 0.3})
     with teachers_of_trials(config) as pool:
         assert len(pool.directories) == 3
 

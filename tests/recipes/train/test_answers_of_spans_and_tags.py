@@ -226,16 +226,8 @@ BAD = {
     "start that is no number": (QUESTION, {"answer": "the", "start": "x"}, "not at character x"),
     "text that is not there": (QUESTION, {"answer": "zzz"}, "nowhere in the context"),
     "spaces": (QUESTION, {"answer": " "}, "nowhere in|not at"),
-    "sum of 1.2": (
-        QUESTION,
-        {"answer": "", "score": 0.7, "n_best": [{"text": "", "score": 0.6}] * 2},
-        "sum 1.2",
-    ),
-    "sum with no answer": (
-        QUESTION,
-        {"no_answer_score": 0.9, "answer": "$", "score": 0.3},
-        "sum 1.2",
-    ),
+    "sum of 1.2": (QUESTION, {"answer": "", "n_best": [{"text": "", "score": 0.6}] * 2}, "sum 1.2"),
+    "sum with none": (QUESTION, {"no_answer_score": 0.9, "answer": "$", "score": 0.3}, "sum 1.2"),
     "probability of 2": (QUESTION, {"answer": "", "score": 2}, "score = 2"),
     "NaN": (QUESTION, {"answer": "", "probability": float("nan")}, "probability = nan"),
     "no list": (QUESTION, {"n_best": "[the"}, "n_best = "),

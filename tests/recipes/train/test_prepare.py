@@ -105,13 +105,7 @@ def test_examples_in_both_train_and_dev_are_counted(world, pretrained, caplog):
 
 @pytest.mark.parametrize(
     ("layers", "expected"),
-    [
-        (3, (0, 2, 4)),
-        (4, (0, 1, 3, 4)),
-        (6, (0, 1, 2, 3, 4, 5)),
-        ((0, 5), (0, 5)),
-        (None, (0, 1, 2, 3, 4, 5)),
-    ],
+    [(3, (0, 2, 4)), (4, (0, 1, 3, 4)), (6, (*range(6),)), ((0, 5), (0, 5)), (None, (*range(6),))],
 )
 def test_chosen_layers_of_six(layers, expected):
     assert StudentConfig(layers=layers).chosen(6) == expected

@@ -29,13 +29,8 @@ def student(sentiment, teachers, tmp_path):
     """``student(name, **changes)``: a run of more than an epoch with the tables of this test."""
 
     def run(name: str, **changes: object) -> rr.Run:
-        given = {
-            "teachers": teachers.directory / "teachers.json",
-            "host": "process",
-            "seed": 7,
-            "training.steps": STEPS,
-            "distillation.store": str(tmp_path / "store"),
-        }
+        given = {"teachers": teachers.directory / "teachers.json", "host": "process", "seed": 7}
+        given |= {"training.steps": STEPS, "distillation.store": str(tmp_path / "store")}
         settings = {key: value for key, value in (given | changes).items() if "." not in key}
         dotted = {key: value for key, value in (given | changes).items() if "." in key}
         return rr.distill(overrides=sentiment | dotted, run_dir=tmp_path / name, **settings)

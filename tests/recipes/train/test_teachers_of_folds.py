@@ -25,13 +25,8 @@ from tests.row_files import write_rows
 
 def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, caplog):
     caplog.set_level("INFO", "road_ray")
-    run = rr.distill(
-        overrides=sentiment,
-        teachers=folded.directory / "teachers.json",
-        num_teachers=2,
-        host="process",
-        run_dir=tmp_path,
-    )
+    given = {"teachers": folded.directory / "teachers.json", "num_teachers": 2, "host": "process"}
+    run = rr.distill(overrides=sentiment, run_dir=tmp_path, **given)
     rows = [row for row in read_rows(run.directory / "metrics.jsonl") if "train/sst2" in row]
     for row in rows:  # two teachers for every row, though there are four
         assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
@@ -77,11 +72,8 @@ def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_
     for row, answer in zip(batch["rows"].tolist(), logits[2], strict=True):
         number = answered.get(split.examples[split.features.example[row]].texts)
         assert answer.tolist() == [number, -1] if number is not None else answer.isnan().all()
-    run = rr.distill(
-        overrides=sentiment | keys | {"distillation.answers": "once"},
-        host="process",
-        run_dir=tmp_path / "run",
-    )
+    once = sentiment | keys | {"distillation.answers": "once"}
+    run = rr.distill(overrides=once, host="process", run_dir=tmp_path / "run")
     listed = json.loads((run.directory / "teachers.json").read_text())["teachers"]
     assert ["weights_sha256" in entry for entry in listed] == [True] * 4 + [False]
 
