@@ -32,6 +32,7 @@ from road_ray.cli.options import (
     SeedOption,
     VerboseOption,
     WorkersOption,
+    argument,
     complete_words,
     is_verbose,
 )
@@ -126,10 +127,10 @@ def _register(verb: Verb) -> None:
     command.__annotations__ |= {
         "arguments": Annotated[
             list[str] | None,
-            typer.Argument(
-                metavar="[CONFIG.yaml] [key=value]...",
-                help=f"a YAML file, then overrides such as {verb.example}",
-                autocompletion=complete_words,
+            argument(
+                "[CONFIG.yaml] [key=value]...",
+                f"a YAML file, then overrides such as {verb.example}",
+                complete_words,
             ),
         ],
         "run_dir": Annotated[Path | None, typer.Option(help=help_of_run_dir)],
@@ -153,19 +154,8 @@ for _verb in VERBS.values():
     _register(_verb)
 # Further commands, which `road --help` lists below the verbs.
 _COMMANDS = (
-    init,
-    predict,
-    label,
-    export,
-    serve,
-    push,
-    sweep,
-    report,
-    plan,
-    check,
-    presets,
-    schema,
-    explain,
+    *(init, predict, label, export, serve, push, sweep),
+    *(report, plan, check, presets, schema, explain),
 )
 for _command in _COMMANDS:
     app.command(context_settings=KEYS_AS_WORDS if _command in (sweep, plan) else None)(_command)

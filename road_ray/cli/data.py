@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.options import AddressOption, JsonOption, complete_run, show_list, tell
+from road_ray.cli.options import AddressOption, JsonOption, argument, show_list, tell
 from road_ray.config import load
 from road_ray.errors import ConfigError, DataError, shorten
 from road_ray.reporting.text_tables import aligned
@@ -41,10 +41,9 @@ def data_list(as_json: JsonOption = False) -> None:
 def data_peek(
     arguments: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME|CONFIG.yaml|RUN [key=value]...",
-            help="data set of the catalogue, YAML file, or pre-training run; then overrides",
-            autocompletion=complete_run,
+        argument(
+            "NAME|CONFIG.yaml|RUN [key=value]...",
+            "data set of the catalogue, YAML file, or pre-training run; then overrides",
         ),
     ],
     tokenizer: Annotated[
@@ -172,12 +171,7 @@ _SHOWN = 10
 @data_app.command()
 def errors(
     teachers: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN",
-            help="run of `road teachers` with num_folds, or its teachers.json",
-            autocompletion=complete_run,
-        ),
+        Path, argument("RUN", "run of `road teachers` with num_folds, or its teachers.json")
     ],
     output: Annotated[Path, typer.Option(help="CSV file to write")] = Path("errors.csv"),
     relabel: Annotated[

@@ -16,7 +16,7 @@ from road_ray.cli.options import (
     ModelArgument,
     QuietOption,
     VerboseOption,
-    complete_run,
+    argument,
     tell,
 )
 from road_ray.errors import ConfigError, counted
@@ -270,10 +270,7 @@ def export(
 
 
 def push(
-    model: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="run or model directory", autocompletion=complete_run),
-    ],
+    model: Annotated[str, argument("RUN", "run or model directory")],
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="repository of the hub")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="list files and sizes; upload nothing")

@@ -49,6 +49,11 @@ def complete_run(incomplete: str) -> list[str]:
     return _starting((f"{path}/" for path in folders), incomplete)
 
 
+def argument(metavar: str, help: str, completed: Any = complete_run) -> Any:
+    """Return an argument of a command that a shell completes, by default with directories."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=completed)
+
+
 def _entries(incomplete: str) -> list[Path]:
     folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
     try:
@@ -88,14 +93,7 @@ PresetOption = Annotated[
     str | None,
     typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
 ]
-ModelArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="run directory, model directory or hub name",
-        autocompletion=complete_run,
-    ),
-]
+ModelArgument = Annotated[str, argument("MODEL", "run directory, model directory or hub name")]
 QuietOption = Annotated[bool, typer.Option("-q", callback=_set_quiet, help="no progress output")]
 VerboseOption = Annotated[
     bool, typer.Option("-v", callback=_set_verbose, help="show library logs and tracebacks")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from road_ray.cli.options import complete_words, tell
+from road_ray.cli.options import argument, complete_words, tell
 from road_ray.config import Config
 from road_ray.reporting.text_tables import aligned
 from road_ray.verbs import VERBS
@@ -25,11 +25,7 @@ def plan(
     verb: Annotated[_Planned, typer.Argument()],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[CONFIG.yaml] [key=value]...",
-            help="a YAML file, overrides and options of the verb",
-            autocompletion=complete_words,
-        ),
+        argument("[CONFIG.yaml] [key=value]...", "a YAML file, overrides, options", complete_words),
     ] = None,
 ) -> None:
     """Estimate steps, memory, disk and time of a command, as its --dry-run does.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from road_ray.cli.options import JsonOption, complete_run, show_list, tell
+from road_ray.cli.options import JsonOption, argument, show_list, tell
 from road_ray.config.schema import format_value
 from road_ray.errors import ConfigError
 from road_ray.reporting.text_tables import aligned, is_principal
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 runs_app = typer.Typer(help="List, show or compare runs.", no_args_is_help=True)
-_Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="run directory", autocompletion=complete_run)
-]
+_Run = Annotated[Path, argument("RUN", "run directory")]
 
 
 @runs_app.command("list")
@@ -62,18 +60,13 @@ def diff(left: _Run, right: _Run, as_json: JsonOption = False) -> None:
     alike = left.name == right.name
     columns = (str(left), str(right)) if alike else (left.name, right.name)
     rows = [
-        {
-            "what": group,
-            "key": key,
-            columns[0]: left_values.get(key),
-            columns[1]: right_values.get(key),
-        }
-        for group, left_values, right_values in (
+        {"what": group, "key": key} | {columns[0]: ours.get(key), columns[1]: theirs.get(key)}
+        for group, ours, theirs in (
             ("key", first.settings, second.settings),
             ("metric", first.metrics, second.metrics),
         )
-        for key in sorted({*left_values, *right_values})
-        if left_values.get(key) != right_values.get(key)
+        for key in sorted({*ours, *theirs})
+        if ours.get(key) != theirs.get(key)
     ]
     show_list(rows, as_json)
 
@@ -109,12 +102,7 @@ def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
 
 def report(
     paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN|SWEEP|FOLDER...",
-            help="run, sweep or folder; several are compared",
-            autocompletion=complete_run,
-        ),
+        list[Path], argument("RUN|SWEEP|FOLDER...", "run, sweep or folder; several are compared")
     ],
     out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
     kind: Annotated[

@@ -14,6 +14,7 @@ from road_ray.cli.options import (
     JsonOption,
     QuietOption,
     VerboseOption,
+    argument,
     complete_words,
     refuse_options,
     tell,
@@ -26,18 +27,11 @@ if TYPE_CHECKING:
     from road_ray.recipes.sweep.sweep import Sweep
 
 
-_Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="FILE|NAME [key=value]...",
-        help="search space, then overrides",
-        autocompletion=complete_words,
-    ),
-]
-
-
 def sweep(
-    arguments: _Arguments = None,
+    arguments: Annotated[
+        list[str] | None,
+        argument("FILE|NAME [key=value]...", "search space, then overrides", complete_words),
+    ] = None,
     run_dir: Annotated[Path | None, typer.Option(help="directory of the sweep")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
     address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,

@@ -204,12 +204,8 @@ def experiment_table(
 
 def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
-    names = {
-        name.removeprefix("eval/"): None
-        for outcome in done
-        for name in outcome.metrics
-        if name.startswith("eval/")
-    }
+    evaluated = [name for one in done for name in one.metrics if name.startswith("eval/")]
+    names = list(dict.fromkeys(name.removeprefix("eval/") for name in evaluated))
     shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):
         if f"{name}/score" == SCORE:

@@ -81,13 +81,14 @@ def run(config: SweepConfig) -> Sweep:
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))
+        changed = _printed(config) if config.console == "plain" else lambda record: None
         trials = search(
             config,
             config.name,
             directory,
             trial,
             connected=with_teachers,
-            changed=_printed(config) if config.console == "plain" else lambda record: None,
+            changed=changed,
             demand=demand,
         )
         done = Sweep(directory, config, trials)
@@ -181,13 +182,9 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
         taught = bool(locate_teachers(base)) and base.distillation.host == "actors"
         of_driver = place == 0 and taught_alike(config) is not None
         side = getattr(base, "max_concurrent", None) or 0  # runs in parallel, which wait for room
-        demand = StageDemand(
-            base.workers or side,
-            base.gpus_per_worker,
-            min_workers=(base.min_workers or base.workers) if base.workers else min(side, 1),
-            teachers=taught and not of_driver,
-        )
-        stages.append(demand)
+        workers, own = base.workers or side, taught and not of_driver
+        least = (base.min_workers or base.workers) if base.workers else min(side, 1)
+        stages.append(StageDemand(workers, base.gpus_per_worker, least, teachers=own))
         if any(key.startswith(_DATA) for key in drawn):
             continue
         if isinstance(base, PretrainConfig):
@@ -216,13 +213,9 @@ class Sweep:
         divergence is a result of their values.
         """
         retried = {trial.retry_of for trial in self.trials}
-        return [
-            trial
-            for trial in self.trials
-            if trial.state == "failed"
-            and trial.number not in retried
-            and not trial.reason.startswith(DIVERGED)
-        ]
+        failed = [trial for trial in self.trials if trial.state == "failed"]
+        failed = [trial for trial in failed if not trial.reason.startswith(DIVERGED)]
+        return [trial for trial in failed if trial.number not in retried]
 
     def check(self) -> None:
         """Raise ``ResourceError`` if trials failed, and ``DivergedError`` if all of them diverged,

@@ -232,12 +232,9 @@ class TrialRunner:
                 f"metric = {missing[0]}: the run did not report it\n"
                 f"  allowed: {', '.join(sorted(means))}"
             )
-        return Outcome(
-            values=[means[metric] for metric in self.sweep.metric],
-            deviation=[deviations[metric] for metric in self.sweep.metric],
-            figures=means,
-            teacher_seconds=teacher_seconds,
-        )
+        values = [means[metric] for metric in self.sweep.metric]
+        deviation = [deviations[metric] for metric in self.sweep.metric]
+        return Outcome(values, deviation, means, teacher_seconds)
 
     def _seed(
         self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport

@@ -102,6 +102,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         rows = {"rows": rows[config.data.dataset]}
         batches = streams[config.data.dataset].batches_per_epoch * config.data.epochs
         total_steps = total_steps or max(1, math.ceil(batches / config.training.passes))
+    identity = identity_of(batch=config.data.batch_size, **rows)
     return Prepared(
         mixture,
         tokenizer,
@@ -111,7 +112,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         overlaps,
         streams,
         total_steps,
-        identity_of(batch=config.data.batch_size, **rows),
+        identity,
         heads,
     )
 

@@ -174,12 +174,9 @@ def main(
         log: Journal = training.journal
         streams: dict[str, Stream] = dict(prepared.streams)
         for name, found in teachers.items():
-            ensemble = found.open(
-                prepared.splits[name],
-                actors.get(name),
-                worker=worker,
-                on_event=partial(log.event, dataset=name) if several else log.event,
-            )
+            split, event = prepared.splits[name], log.event
+            on_event = partial(event, dataset=name) if several else event
+            ensemble = found.open(split, actors.get(name), worker=worker, on_event=on_event)
             streams[name] = TaughtStream(found, prepared.streams[name], ensemble, several)
 
         def steps(start: int) -> Iterator[list[Batch]]:
