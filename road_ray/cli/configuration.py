@@ -206,18 +206,10 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
         node = nodes.at(kind, key) if key[0] in kind.model_fields else None
         if node is None:
             continue
-        same = found.setdefault(
-            (nodes.allowed(node), nodes.meaning_of(node)),
-            {
-                "key": nodes.format_key(key),
-                "allowed": nodes.allowed(node),
-                "meaning": nodes.meaning_of(node),
-                "default": {},
-                "keys": {
-                    name: nodes.meaning_of(below) for name, below in nodes.properties(node).items()
-                },
-            },
-        )
+        allowed, meaning = nodes.allowed(node), nodes.meaning_of(node)
+        keys = {name: nodes.meaning_of(below) for name, below in nodes.properties(node).items()}
+        told = {"key": nodes.format_key(key), "allowed": allowed, "meaning": meaning, "keys": keys}
+        same = found.setdefault((allowed, meaning), told | {"default": {}})
         default = nodes.default_of(node)
         same["default"][verb] = None if default is nodes.UNSET else default
     for same in found.values():

@@ -27,40 +27,21 @@ if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
 
 
-InputArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="INPUT",
-        help="CSV, TSV, JSONL, JSON, Parquet, SQuAD JSON or text file; - for standard input",
-    ),
-]
+_INPUTS = "CSV, TSV, JSONL, JSON, Parquet, SQuAD JSON or text file; - for standard input"
+InputArgument = Annotated[str, typer.Argument(metavar="INPUT", help=_INPUTS)]
 OutputOption = Annotated[
     Path | None,
     typer.Option(help="JSONL, CSV or TSV file, by suffix; default: JSONL to standard output"),
 ]
+_COLUMNS = "column to read a field of the model from, such as text=body"
 ColumnOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="FIELD=NAME",
-        help="column to read a field of the model from, such as text=body",
-    ),
+    list[str] | None, typer.Option("--column", metavar="FIELD=NAME", help=_COLUMNS)
 ]
-KeepOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[NEW=]NAME",
-        help="column to copy to the output; default: all that the model does not read",
-    ),
-]
+_KEPT = "column to copy to the output; default: all that the model does not read"
+KeepOption = Annotated[list[str] | None, typer.Option(metavar="[NEW=]NAME", help=_KEPT)]
 IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
-EscapeOption = Annotated[
-    bool,
-    typer.Option(
-        "--escape-formulas",
-        help="in CSV and TSV, an apostrophe before cells that begin like a formula",
-    ),
-]
+_ESCAPES = "in CSV and TSV, an apostrophe before cells that begin like a formula"
+EscapeOption = Annotated[bool, typer.Option("--escape-formulas", help=_ESCAPES)]
 ConfidenceOption = Annotated[
     float, typer.Option(help="no label below this probability", min=0, max=1)
 ]

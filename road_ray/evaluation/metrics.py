@@ -37,6 +37,12 @@ UNTUNED = 0.5
 LABEL_THRESHOLDS = "label_thresholds"  # entry of a model's record
 
 
+def threshold_entry(threshold: float | Thresholds | None) -> dict[str, object]:
+    """Return the entry of a record with a no-answer threshold, or those of several labels."""
+    name = LABEL_THRESHOLDS if isinstance(threshold, Mapping) else "no_answer_threshold"
+    return {name: threshold}
+
+
 def stored_threshold(record: Mapping[str, Any]) -> float | Thresholds | None:
     """Return the no-answer threshold in the record of a model, or those of several labels."""
     threshold: float | Thresholds | None = record.get(LABEL_THRESHOLDS)

@@ -10,10 +10,10 @@ from typing import Any
 
 from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
 from road_ray.errors import ConfigError, require
+from road_ray.evaluation.metrics import threshold_entry
 from road_ray.inference.load_model import head_directory, load
 from road_ray.inference.onnx_model import ONNX, export_onnx
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.run_directory.model_record import threshold_entry
 from road_ray.system.files import check_new, staged_directory, write_json_atomic
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}

@@ -4,7 +4,6 @@ later command asks for them, and a card for people.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES
 from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError
-from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
@@ -47,12 +45,6 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     """
     dataset_task = replace(task, name=dataset)
     return trained_head(directory, task) or trained_head(directory, dataset_task)
-
-
-def threshold_entry(threshold: float | Thresholds | None) -> dict[str, object]:
-    """Return the entry of a record with a no-answer threshold, or those of several labels."""
-    name = LABEL_THRESHOLDS if isinstance(threshold, Mapping) else "no_answer_threshold"
-    return {name: threshold}
 
 
 def model_record(directory: Path) -> dict[str, Any]:

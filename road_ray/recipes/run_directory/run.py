@@ -19,7 +19,7 @@ from road_ray.distributed.connection import check_machine
 from road_ray.distributed.environment_check import environment, revision, version_of
 from road_ray.distributed.train.launch import Main, launch
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
-from road_ray.recipes.config import RunConfig
+from road_ray.recipes.config import WORKER_KEYS, RunConfig
 from road_ray.recipes.run_directory import input_files, recorded_config
 from road_ray.recipes.run_directory.input_files import INPUTS
 from road_ray.recipes.run_directory.recorded_config import RECORD
@@ -185,17 +185,8 @@ def launch_run(
     """Run ``main(config, worker, context, *extra)`` in this process or in the configured workers,
     within the open run directory.
     """
-    return launch(
-        main,
-        config,
-        *extra,
-        context=context,
-        workers=config.workers,
-        min_workers=config.min_workers,
-        gpus_per_worker=config.gpus_per_worker,
-        address=config.address,
-        scratch=config.run_dir,
-    )
+    places = {name: getattr(config, name) for name in (*WORKER_KEYS, "address")}
+    return launch(main, config, *extra, context=context, scratch=config.run_dir, **places)
 
 
 def lock_run_directory(directory: Path) -> TextIO:

@@ -97,23 +97,14 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     pad_id = pad_id_of(tokenizer)
     streams = {name: mixture.stream(split, worker, pad_id) for name, split in splits.items()}
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
-    total_steps = config.training.steps or 0  # required of a mixture, which has no epochs
+    total = config.training.steps or 0  # required of a mixture, which has no epochs
     if isinstance(config, FinetuneConfig):
         rows = {"rows": rows[config.data.dataset]}
         batches = streams[config.data.dataset].batches_per_epoch * config.data.epochs
-        total_steps = total_steps or max(1, math.ceil(batches / config.training.passes))
+        total = total or max(1, math.ceil(batches / config.training.passes))
     identity = identity_of(batch=config.data.batch_size, **rows)
     return Prepared(
-        mixture,
-        tokenizer,
-        model,
-        splits,
-        dev_splits,
-        overlaps,
-        streams,
-        total_steps,
-        identity,
-        heads,
+        mixture, tokenizer, model, splits, dev_splits, overlaps, streams, total, identity, heads
     )
 
 

@@ -19,12 +19,9 @@ from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
+from road_ray.evaluation.metrics import threshold_entry
 from road_ray.recipes.preflight_checks import check_stopping_metric
-from road_ray.recipes.run_directory.model_record import (
-    threshold_entry,
-    trained_rows,
-    write_model_record,
-)
+from road_ray.recipes.run_directory.model_record import trained_rows, write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
     launch_run,
