@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from road_ray.config import override
@@ -137,16 +138,17 @@ def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
     medians.
     """
     rows = [{**row, **average(row)} for row in by_seed]
-    over_seeds = {name: summary([row[name] for row in rows]) for name in rows[0]}
-    metrics = {name: value.mean for name, value in over_seeds.items()}
+    over_seeds = {name: [row[name] for row in rows] for name in rows[0]}
+    spreads = {name: summary(values) for name, values in over_seeds.items()}
+    metrics = {name: spread.mean for name, spread in spreads.items()}
     if len(rows) == 1:
         return metrics
-    for name, value in over_seeds.items():
-        if name.startswith(("eval/", "glue/")) and value.deviation is not None:
-            metrics[f"{name}_deviation"] = value.deviation
-    evaluated = {name: value for name, value in over_seeds.items() if name.startswith("eval/")}
-    for statistic in ("median", "best"):
-        values: dict[str, float] = {name: getattr(s, statistic) for name, s in evaluated.items()}
+    for name, spread in spreads.items():
+        if name.startswith(("eval/", "glue/")) and spread.deviation is not None:
+            metrics[f"{name}_deviation"] = spread.deviation
+    evaluated = {name: x for name, x in over_seeds.items() if name.startswith("eval/")}
+    for statistic, of in (("median", median), ("best", max)):
+        values = {name: float(of(x)) for name, x in evaluated.items()}
         values |= average(values)
         metrics |= {f"{name}_{statistic}": value for name, value in values.items()}
     return metrics
