@@ -28,8 +28,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.models.attention import use_attention
-from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.attention import use_attention, use_cpu_kernels
 
 ROWS = 100_000
 SETS = {

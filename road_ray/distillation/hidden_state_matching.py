@@ -19,7 +19,7 @@ from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_directory import refuse_random, teacher_input_names
 from road_ray.errors import ConfigError
-from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.load_weights import load_stored
 
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]

@@ -35,8 +35,7 @@ from road_ray.distillation.teacher_directory import (
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import is_decoder, longest_row
 from road_ray.models.config import TeacherPrecision
-from road_ray.models.label_order import LabelMap
-from road_ray.models.load_weights import load_stored
+from road_ray.models.load_weights import LabelMap, load_stored
 from road_ray.models.multitask import OwnHeadModel, load_trained
 from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, round_to_int8
 

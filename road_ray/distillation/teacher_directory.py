@@ -18,7 +18,7 @@ from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads import own_head
-from road_ray.models.label_order import LabelMap, label_order
+from road_ray.models.load_weights import LabelMap, label_order
 from road_ray.system.files import read_json, sha256_of
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from road_ray.errors import ConfigError
 from road_ray.inference.load_model import task_of
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.encoder import model_directory
-from road_ray.models.label_order import LabelMap
+from road_ray.models.load_weights import LabelMap
 
 
 class Ensemble(protocol.WrappedEnsemble):

@@ -32,11 +32,16 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names
-from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import Heads, OwnHead, TransformersHead, build_head, model_class
-from road_ray.models.label_order import LabelMap, label_order
-from road_ray.models.load_weights import check_finite, load_stored, suppress_logging
+from road_ray.models.load_weights import (
+    LabelMap,
+    check_finite,
+    label_order,
+    load_stored,
+    suppress_logging,
+)
 from road_ray.system.files import read_json, write_json_atomic
 
 _log = logging.getLogger(__name__)

@@ -37,8 +37,7 @@ from road_ray.evaluation.evaluate_split import (
 from road_ray.evaluation.metrics import LABEL_THRESHOLDS, Thresholds, stored_threshold
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
-from road_ray.models.label_order import LabelMap
-from road_ray.models.load_weights import check_finite
+from road_ray.models.load_weights import LabelMap, check_finite
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import CombineConfig, EvaluateConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits

@@ -35,8 +35,7 @@ from road_ray.models.encoder import hugging_face_config
 from road_ray.models.load_weights import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
-from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.supervised import Supervised
+from road_ray.objectives.supervised import Distilled, Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn

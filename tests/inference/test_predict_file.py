@@ -78,55 +78,50 @@ def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message)
         list(input_rows("-", EACH, ("text",)))
 
 
-def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
-    path = rows_file(".csv", [{"body": "a fine film", "number": "3"}])
-    choice = ColumnChoice({"text": "body", "id": "number"})
-    [row] = input_rows(path, choice, ("text",))
-    assert (row.fields, row.copied) == ({"text": "a fine film", "id": "3"}, {})
-    with pytest.raises(DataError, match=r"rows.csv:2: no column 'bodi'.*nearest: 'bodi' -> 'body'"):
-        list(input_rows(path, ColumnChoice({"text": "bodi"}), ("text",)))
-    with pytest.raises(ConfigError, match="the model has no field 'texts'"):
-        list(input_rows(path, ColumnChoice({"texts": "body"}), ("text",)))
-    with pytest.raises(DataError, match=r"no column 'text'; found: body, number"):
-        list(input_rows(path, EACH, ("text",)))
+CELLS = {"review": "fine", "label": "bad", "my stars": "3", "number": "7", "input_label": "x"}
+# What predictions have too gets ``input_`` before it.
+LABELS = {"input_input_label": "bad", "input_label": "x"}
+REVIEWS = TrainedInput({"text": "review"}, id="number")
+PAIRS = TrainedInput({"text": "title", "text_pair": "text"})  # one is named like the first field
+CHOICES = TrainedInput({"question": "q", "choices": ["a", "b"]})
+ANY = TrainedInput({"text": "text"})
 
 
-def test_columns_of_the_training_are_read_and_all_others_carried_through(rows_file):
-    """Names by hand: what predictions have too gets ``input_`` before it."""
-    cells = {"review": "fine", "label": "bad", "my stars": "3", "number": "7", "input_label": "x"}
+@pytest.mark.parametrize(
+    ("cells", "trained", "choice", "fields", "copied"),
+    [
+        ({"body": "a", "n": "3"}, ANY, {"fields": {"text": "body", "id": "n"}}, ("a", "3"), {}),
+        (CELLS, REVIEWS, {}, ("fine", "7"), LABELS | {"my stars": "3"}),
+        (CELLS, REVIEWS, {"ignore": ("label", "input_label")}, ("fine", "7"), {"my stars": "3"}),
+        (CELLS, REVIEWS, {"keep": {"gold": "label"}}, ("fine", "7"), {"gold": "bad"}),
+        (CELLS, REVIEWS, {"fields": {"text": "my stars"}}, ("3", "7"), LABELS | {"review": "fine"}),
+        ({"title": "a", "text": "b"}, PAIRS, {}, ("a", "b", "0"), {}),
+        ({"text": "a", "text_pair": "b"}, PAIRS, {}, ("a", "b", "0"), {}),  # by fields of the model
+        (dict(zip("qabx", "1234", strict=True)), CHOICES, {}, ("1", ["2", "3"], "0"), {"x": "4"}),
+    ],
+)
+def test_columns_of_the_training_or_chosen_ones_are_read_and_others_carried_through(
+    rows_file, cells, trained, choice, fields, copied
+):
     path = rows_file(".csv", [cells])
-    trained = TrainedInput({"text": "review"}, id="number")
-    [row] = input_rows(path, EACH, ("text",), trained)
-    assert row.fields == {"text": "fine", "id": "7"}
-    assert row.copied == {"input_input_label": "bad", "my stars": "3", "input_label": "x"}
-    [row] = input_rows(path, ColumnChoice(ignore=("label", "input_label")), ("text",), trained)
-    assert row.copied == {"my stars": "3"}
-    [row] = input_rows(path, ColumnChoice(keep={"gold": "label"}), ("text",), trained)
-    assert row.copied == {"gold": "bad"}
-    [row] = input_rows(path, ColumnChoice({"text": "my stars"}), ("text",), trained)
-    assert (row.fields["text"], row.copied["review"]) == ("3", "fine")
+    [row] = input_rows(path, ColumnChoice(**choice), trained.fields, trained)
+    assert tuple(row.fields[name] for name in (*trained.fields, "id")) == fields
+    assert row.copied == copied
 
 
-def test_columns_of_the_training_are_those_of_a_row_that_has_all_of_them(rows_file):
-    """A pair of ``title`` and ``text``, whose second column is named like the first field."""
-    trained = TrainedInput({"text": "title", "text_pair": "text"})
-    [row] = input_rows(
-        rows_file(".csv", [{"title": "a", "text": "b"}]), EACH, trained.fields, trained
-    )
-    assert (row.fields["text"], row.fields["text_pair"]) == ("a", "b")
-    path = rows_file(".csv", [{"text": "a", "text_pair": "b"}])  # by fields of the model
-    [row] = input_rows(path, EACH, trained.fields, trained)
-    assert (row.fields["text"], row.fields["text_pair"]) == ("a", "b")
-    with pytest.raises(DataError, match="no column 'title'"):
-        list(input_rows(rows_file(".csv", [{"text": "b"}]), EACH, trained.fields, trained))
-
-
-def test_choices_are_the_columns_of_the_training(rows_file):
-    trained = TrainedInput({"question": "q", "choices": ["a", "b"]})
-    path = rows_file(".csv", [{"q": "Why?", "a": "x", "b": "y", "gold": "0"}])
-    [row] = input_rows(path, EACH, trained.fields, trained)
-    assert row.fields == {"question": "Why?", "choices": ["x", "y"], "id": "0"}
-    assert row.copied == {"gold": "0"}
+@pytest.mark.parametrize(
+    ("fields", "trained", "error", "message"),
+    [
+        ({"text": "bodi"}, ANY, DataError, r"csv:2: no column 'bodi'.*nearest: 'bodi' -> 'body'"),
+        ({"texts": "body"}, ANY, ConfigError, "the model has no field 'texts'"),
+        ({}, ANY, DataError, "no column 'text'; found: body, text_pair"),
+        ({}, PAIRS, DataError, "no column 'title'"),
+    ],
+)
+def test_unknown_columns_are_refused(rows_file, fields, trained, error, message):
+    path = rows_file(".csv", [{"body": "a fine film", "text_pair": "b"}])
+    with pytest.raises(error, match=message):
+        list(input_rows(path, ColumnChoice(fields), trained.fields, trained))
 
 
 def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file):

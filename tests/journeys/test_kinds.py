@@ -22,7 +22,7 @@ from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
 from road_ray.inference.load_model import load
 from road_ray.models.multitask import load_trained
-from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.supervised import Distilled
 from tests.row_files import write_rows
 
 NAMES = {"conll2003": "ner", "commonsenseqa": "commonsense"}

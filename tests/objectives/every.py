@@ -22,10 +22,9 @@ from road_ray.data.task_and_dataset import (
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
-from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.pretraining.generator import Frequencies
 from road_ray.objectives.pretraining.registry import objective_class
-from road_ray.objectives.supervised import Supervised
+from road_ray.objectives.supervised import Distilled, Supervised
 from tests.objectives import tiny
 
 VOCAB, TEACHERS, CHOICES = 60, 2, 3

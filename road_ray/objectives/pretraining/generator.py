@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
+from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.config import Tying
-from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.language_model import share, states, vocabulary_logits
 from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Metrics, Objective, Term

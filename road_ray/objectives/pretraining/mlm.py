@@ -14,7 +14,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
-from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, tie, vocabulary_logits
 from road_ray.models.load_weights import suppress_logging

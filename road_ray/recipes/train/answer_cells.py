@@ -29,7 +29,7 @@ from road_ray.data.task_and_dataset import (
     plain_label,
 )
 from road_ray.errors import DataError, did_you_mean, shorten
-from road_ray.models.label_order import LabelMap, label_order, names_for
+from road_ray.models.load_weights import LabelMap, label_order, names_for
 
 LEAST_PROBABILITY = 1e-8  # of which the logarithm is taken where a file says 0
 _TOLERANCE = 1e-3

@@ -41,7 +41,7 @@ from road_ray.distillation.cross_tokenizer import PAD_LOGIT, transfer_spans
 from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import DataError
-from road_ray.models.label_order import LabelMap, names_for
+from road_ray.models.load_weights import LabelMap, names_for
 from road_ray.recipes.train.answer_cells import Answer, Texts, flat, reader_of
 from road_ray.recipes.train.teaching_config import ON_HUB
 from road_ray.system.files import sha256_of

@@ -32,8 +32,7 @@ from road_ray.models.encoder import (
     model_directory,
 )
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
-from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.supervised import Supervised
+from road_ray.objectives.supervised import Distilled, Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import head_for
