@@ -142,8 +142,8 @@ def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
     size = json.loads((whole / "config.json").read_text())
     same = {"encoder__layers": size["num_hidden_layers"]}
     same |= {"encoder__heads": size["num_attention_heads"]}
-    for name in ("hidden_size", "intermediate_size", "embedding_size"):
-        same[f"encoder__{name}"] = size[name]
+    for key in ("hidden_size", "intermediate_size", "embedding_size"):
+        same[f"encoder__{key}"] = size[key]
     options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
     result = attempt(init=whole, **options, **same)
     assert result.code == 0, result.err
