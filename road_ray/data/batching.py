@@ -94,14 +94,6 @@ class Batching:
     windows: Windows | None = None  # of shards whose rows are shuffled together; None: all rows
 
 
-@dataclass(frozen=True)
-class WorkerShare:
-    """Rows of every batch that worker ``rank`` of ``size`` takes."""
-
-    rank: int = 0
-    size: int = 1
-
-
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
     """Return the given rows, padded to the longest or to ``width``, but never beyond the limit that
     the rows were cut to.
@@ -151,7 +143,8 @@ class BatchTotals(NamedTuple):
 
 
 class BatchStream:
-    """Endless batches of one data set: ``stream[k]`` is this worker's share of batch ``k``.
+    """Endless batches of one data set: ``stream[k]`` is batch ``k``, of which worker ``rank`` of
+    ``size`` takes its share.
 
     With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
     for the global batch, so masking does not depend on the number of workers or on a resume.
@@ -161,21 +154,23 @@ class BatchStream:
         self,
         rows: Rows,
         batching: Batching,
-        share: WorkerShare = WorkerShare(),
         *,
         pad_id: int,
+        rank: int = 0,
+        size: int = 1,
         noise_channels: int = 0,
     ) -> None:
-        self.rows, self.batching, self.share, self.pad_id = rows, batching, share, pad_id
+        self.rows, self.batching, self.pad_id = rows, batching, pad_id
+        self.share = slice(rank, None, size)
         self.name, self.noise_channels = rows.dataset, noise_channels
         if len(rows) == 0:
             raise DataError(f"data set {self.name}: 0 usable rows")
         self._lengths, most = rows.lengths, batching.most_tokens
-        needed = self._width(self._lengths) * rows.choices * share.size
+        needed = self._width(self._lengths) * rows.choices * size
         if most is not None and most < needed:
             raise ConfigError(
                 f"data.max_batch_tokens = {most}: the longest rows of "
-                f"{self.name} take {needed}, one for each of {share.size} workers"
+                f"{self.name} take {needed}, one for each of {size} workers"
                 f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
             )
         self.order = RowOrder(
@@ -187,10 +182,10 @@ class BatchStream:
         )
         self.batches_per_epoch = self.order.batches_per_epoch
         smallest = self.order.smallest
-        if smallest < share.size:
+        if smallest < size:
             raise ConfigError(
                 f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
-                f"({len(rows)} rows) has {smallest}, fewer than the {share.size} workers\n"
+                f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
                 "  allowed: at least one example a worker\n"
                 "  fix: raise batch_size (or max_batch_tokens), or lower workers"
             )
@@ -232,14 +227,13 @@ class BatchStream:
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
         width = self._width(self._lengths[numbers])
-        share = slice(self.share.rank, None, self.share.size)
-        own_rows = numbers[share]
+        own_rows = numbers[self.share]
         batch = pad(self.rows, own_rows, pad_id=self.pad_id, width=width)
         batch |= {"task": self.rows.task, "dataset": self.name}
         batch["rows"] = torch.from_numpy(own_rows.copy())
         if self.noise_channels:
             shape = self.noise_channels, len(numbers), width
-            drawn = noise_of_share((self.batching.seed, 1, number), shape, share)
+            drawn = noise_of_share((self.batching.seed, 1, number), shape, self.share)
             batch["noise"] = torch.from_numpy(drawn)
         if isinstance(self.rows, Features):
             batch |= labels_of(self.rows, own_rows, width)

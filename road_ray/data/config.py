@@ -2,7 +2,7 @@
 
 ``SourceConfig`` is the base of the section ``data`` of verbs that read data sets;
 ``data/load_split.py`` consumes it. ``CorpusConfig`` is ``data`` of ``road pretrain``;
-``data/corpus/prepare_corpus.py`` and ``data/corpus/length_schedule.py`` consume it.
+``data/corpus/prepare_corpus.py`` and ``data/mixing.py`` consume it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from road_ray.data.batching import (
     NOISE_CHANNELS,
     Batching,
     BatchStream,
-    WorkerShare,
     allowed_positions,
     pad,
 )
@@ -45,8 +44,9 @@ def stream(rows=None, *, batch_size=8, seed=3, most_tokens=None, noise=True, ran
     return BatchStream(
         features() if rows is None else rows,
         Batching(batch_size, seed, most_tokens),
-        WorkerShare(rank, size),
         pad_id=0,
+        rank=rank,
+        size=size,
         noise_channels=NOISE_CHANNELS if noise else 0,
     )
 

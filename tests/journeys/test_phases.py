@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.data.corpus.length_schedule import ScheduledSteps
+from road_ray.data.mixing import ScheduledSteps
 from road_ray.recipes.pretraining import pretrain as recipe
 from road_ray.recipes.pretraining.preview import peek
 from road_ray.training.monitoring.metrics_journal import read_rows

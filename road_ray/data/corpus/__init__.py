@@ -2,7 +2,6 @@
 
 Start with ``prepare_corpus.py``, which finds a corpus or has it built. ``documents.py`` streams
 documents, ``build_corpus.py`` turns blocks of them into rows of one or two segments on all cores
-and writes the rows in shards, ``memory_mapped_corpus.py`` opens them, also
-those of an object store through local copies, and ``length_schedule.py`` splits a training into
-phases of short and long rows. ``system/remote_files.py`` reads and writes object stores.
+and writes the rows in shards, and ``memory_mapped_corpus.py`` opens them, also those of an object
+store through local copies. ``system/remote_files.py`` reads and writes object stores.
 """

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from road_ray.data.batching import Batch, BatchStream, WorkerShare
+from road_ray.data.batching import Batch, Batching, BatchStream
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
+from road_ray.data.mixing import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
@@ -131,9 +131,10 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     streams = (
         BatchStream(
             corpus,
-            phase.batching(corpus.windows),
-            WorkerShare(worker.rank, worker.size),
+            Batching(phase.batch_size, phase.seed, windows=corpus.windows),
             pad_id=pad_id_of(tokenizer),
+            rank=worker.rank,
+            size=worker.size,
             noise_channels=objective.noise_channels,
         )
         for phase, corpus in zip(parts, corpora, strict=True)

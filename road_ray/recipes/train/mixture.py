@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedTokenizerFast
 
-from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
+from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import Stream, draw_datasets, mixed, probabilities
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag, Task
@@ -122,8 +122,9 @@ class Mixture:
         return BatchStream(
             split.features,
             Batching(self.data.batch_size, self.seed, self.data.max_batch_tokens),
-            WorkerShare(worker.rank, worker.size),
             pad_id=pad_id,
+            rank=worker.rank,
+            size=worker.size,
         )
 
     def steps(

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from road_ray.data.batching import BatchStream
+from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus, documents
-from road_ray.data.corpus.length_schedule import phases_of
 from road_ray.data.corpus.memory_mapped_corpus import open_corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
+from road_ray.data.mixing import phases_of
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.system.remote_files import Storage
@@ -66,7 +66,8 @@ def all_rows(corpus):
 
 def stream_of(corpus, data):
     (phase,) = phases_of(data, 10, seed=3)
-    return BatchStream(corpus, phase.batching(corpus.windows), pad_id=0)
+    batching = Batching(phase.batch_size, phase.seed, windows=corpus.windows)
+    return BatchStream(corpus, batching, pad_id=0)
 
 
 def test_rows_and_batches_are_those_of_a_directory(data, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from road_ray.data.batching import Batching, BatchStream, WorkerShare, labels_of, pad
+from road_ray.data.batching import Batching, BatchStream, labels_of, pad
 from road_ray.data.catalog import dataset, task
 from road_ray.data.examples import Answer, SpanExample, TagExample, TextExample
 from road_ray.data.features.encode_examples import encode
@@ -190,7 +190,7 @@ def test_labels_are_padded_beside_their_tokens(letters):
     assert labels[1].tolist() == [-100, 0, 1, *[-100] * 3]
     assert (labels[2] == -100).all()
     shares = [
-        BatchStream(rows, Batching(3, seed=0), WorkerShare(rank, 2), pad_id=0)[0] for rank in (0, 1)
+        BatchStream(rows, Batching(3, seed=0), pad_id=0, rank=rank, size=2)[0] for rank in (0, 1)
     ]
     assert sum(len(share["labels"]) for share in shares) == 3
     assert all(share["labels"].shape == share["input_ids"].shape for share in shares)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from road_ray.config import InvalidConfig, load
-from road_ray.data.batching import BatchStream
+from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.length_schedule import ScheduledSteps, phases_of, tokens_before
 from road_ray.data.examples import Features
+from road_ray.data.mixing import ScheduledSteps, phases_of, tokens_before
 from road_ray.errors import ConfigError
 
 BERT = ["max_length_tokens=512", "shorter_first.128.fraction=0.9", "batch_size=256"]
@@ -39,8 +39,8 @@ def rows(length, count=10):
 def steps_of(*overrides):
     phases = phases_of(configured(*overrides), 10, seed=3)
     options = {"pad_id": 0, "noise_channels": 3}
-    streams = (BatchStream(rows(p.max_length_tokens), p.batching(), **options) for p in phases)
-    return ScheduledSteps(phases, tuple(streams), passes=2)
+    batchings = [(rows(p.max_length_tokens), Batching(p.batch_size, p.seed)) for p in phases]
+    return ScheduledSteps(phases, tuple(BatchStream(*b, **options) for b in batchings), passes=2)
 
 
 @pytest.mark.parametrize(
