@@ -23,10 +23,9 @@ import numpy as np
 import torch
 from transformers import CONFIG_MAPPING, AutoModel
 
-from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.batching import Batching, BatchStream, padded_width
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
-from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.models.attention import use_attention, use_cpu_kernels
 

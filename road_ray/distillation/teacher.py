@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from road_ray.data.batching import INPUTS
+from road_ray.data.batching import INPUTS, padded_width
 from road_ray.data.model_files import locate_model, stored_head
-from road_ray.data.shuffle_into_batches import padded_width
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow

@@ -14,15 +14,13 @@ from road_ray.data.batching import (
     Batching,
     BatchStream,
     allowed_positions,
-    pad,
-)
-from road_ray.data.examples import Features
-from road_ray.data.shuffle_into_batches import (
     epoch_order,
+    pad,
     padded_width,
     token_budget_cuts,
     token_budget_order,
 )
+from road_ray.data.examples import Features
 from road_ray.errors import ConfigError, DataError
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -26,7 +26,6 @@ from filelock import FileLock
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.examples import Ints, Longs
-from road_ray.data.shuffle_into_batches import Windows
 from road_ray.errors import ConfigError, DataError, ResourceError, RoadError
 from road_ray.system.files import cache_home, sha256_of
 from road_ray.system.remote_files import Storage
@@ -57,6 +56,16 @@ class OpenShard(NamedTuple):
     tokens: Ints  # of all rows, concatenated
     bounds: Longs  # [rows + 1] where each row begins
     first_segments: Ints  # length of segment 0 in each row, special tokens included
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Rows of several shards that are shuffled together, so that few shards are read at a time."""
+
+    starts: Longs  # [shards + 1] number of the first row of each shard
+    rows: int  # of a window
+    expect: Callable[[Sequence[int]], None] | None = None
+    """Called with the numbers of the shards that are read from now on."""
 
 
 @dataclass(frozen=True)

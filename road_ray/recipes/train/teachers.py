@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
-from road_ray.data.batching import Batch, BatchStream, pad
+from road_ray.data.batching import Batch, BatchStream, pad, token_budget_cuts
 from road_ray.data.examples import Features, Longs
 from road_ray.data.load_split import Split, row_features
-from road_ray.data.shuffle_into_batches import token_budget_cuts
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_folds
