@@ -139,15 +139,16 @@ _SPAN = (
 
 def final_metrics(config: Any) -> list[str]:
     """Return the metrics of a finished run that a sweep can optimize."""
-    if isinstance(config, PretrainConfig):
-        return _trained(config) + _of(*_evaluated(config))
-    return _of(config.data.evaluated_on, config.data)
+    trained, names, source = _reported(config)
+    if not isinstance(config, PretrainConfig):
+        names = config.data.evaluated_on
+    return trained + _of(names, source)
 
 
 def periodic_metrics(config: Any) -> list[str]:
     """Return the metrics that a run reports while it trains."""
-    periodic = config.training.evaluate_every_steps is not None
-    return _trained(config) + (_of(*_evaluated(config)) if periodic else [])
+    trained, names, source = _reported(config)
+    return trained + (_of(names, source) if config.training.evaluate_every_steps else [])
 
 
 def check_stopping_metric(config: Any) -> None:
@@ -158,7 +159,7 @@ def check_stopping_metric(config: Any) -> None:
     metric = config.training.early_stopping.metric
     if metric is None or config.training.early_stopping.patience is None:
         return
-    names, source = _evaluated(config)
+    _, names, source = _reported(config)
     allowed = _of(names, source)
     kinds = {name: find_dataset(name, source)[1].kind for name in names}
     further = [f"eval/{name}/" for name, kind in kinds.items() if isinstance(kind, Span | Tag)]
@@ -173,18 +174,14 @@ def check_stopping_metric(config: Any) -> None:
         )
 
 
-def _evaluated(config: Any) -> tuple[Sequence[str], SourceConfig]:
-    """Return the data sets that are evaluated while training, and their source."""
-    if isinstance(config, PretrainConfig):
-        return config.data.evaluate_on, SourceConfig()
-    return config.data.trained_on, config.data
-
-
-def _trained(config: Any) -> list[str]:
-    """Return the names of the losses and metrics of an objective; a supervised one has none."""
+def _reported(config: Any) -> tuple[list[str], Sequence[str], SourceConfig]:
+    """Return the names of the losses and metrics of an objective, none of a supervised one, and the
+    data sets that are evaluated while training with their source.
+    """
     if not isinstance(config, PretrainConfig):
-        return []
-    return [f"train/{name}" for name in objective_class(config.objective.name).metric_names]
+        return [], config.data.trained_on, config.data
+    names = objective_class(config.objective.name).metric_names
+    return [f"train/{name}" for name in names], config.data.evaluate_on, SourceConfig()
 
 
 def _of(names: Iterable[str], source: SourceConfig) -> list[str]:

@@ -25,21 +25,11 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
 
 def test_a_plan_has_ranges_epochs_and_phases():
     phase = {"steps": 900, "max_length_tokens": 128, "batch_size": 256}
-    plan = {
-        "runs": 1,
-        "steps": 1000,
-        "rows": 320_000,
-        "rows_per_epoch": 533,
-        "tokens": 9,
-        "parameters": 8,
-        "memory_bytes": {"parameters": 1024, "gradients": 512, "available": 0},
-        "disk_bytes": {"checkpoint": 1, "at_most": 2, "free": 3},
-        "measured_step_seconds": 2.2,
-        "measured_step_range": (1.1, 11.0),
-        "measured_data_seconds": 0.0,
-        "hours": 2.2,
-        "phases": [phase | {"measured_step_seconds": 0.5}] * 2,
-    }
+    plan = {"runs": 1, "steps": 1000, "rows": 320_000, "rows_per_epoch": 533, "tokens": 9}
+    plan |= {"parameters": 8, "disk_bytes": {"checkpoint": 1, "at_most": 2, "free": 3}}
+    plan |= {"memory_bytes": {"parameters": 1024, "gradients": 512, "available": 0}}
+    plan |= {"measured_step_seconds": 2.2, "measured_step_range": (1.1, 11.0), "hours": 2.2}
+    plan |= {"phases": [phase | {"measured_step_seconds": 0.5}] * 2, "measured_data_seconds": 0.0}
     lines = dict(line.split("  ", 1) for line in format_plan(plan).splitlines()[2:])
     values = {name: value.strip() for name, value in lines.items()}
     assert values["memory of a worker"] == "1.5 KiB (parameters 1 KiB, gradients 512 B)"

@@ -72,17 +72,9 @@ hf_token HF_TOKEN hfToken token password client_secret api_key apiKey api-key aw
 credentials passphrase Authorization ssh_key jwt pwd SAS_TOKEN auth
 """
 HUB = "hf_" + "a1B2" * 8
-WORDS = {
-    "tokenizer": "google/electra-small-discriminator",
-    "pad_token": "[PAD]",
-    "mask_token": "[MASK]",
-    "max_length_tokens": 128,
-    "shuffle": True,
-    "nothing": None,
-    "learning_rate": 5e-5,
-    "ssl_key": "client.pem",
-    "auth_mode": "disabled",
-}
+WORDS = {"tokenizer": "google/electra", "pad_token": "[PAD]", "mask_token": "[MASK]"}
+WORDS |= {"max_length_tokens": 128, "shuffle": True, "nothing": None, "learning_rate": 5e-5}
+WORDS |= {"ssl_key": "client.pem", "auth_mode": "disabled"}
 
 
 @pytest.mark.parametrize("key", KEYS.split())

@@ -38,12 +38,11 @@ if TYPE_CHECKING:
 _DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files
 RECORD = "sweep.resolved.yaml"
 # Keys that decide the teachers, their answers and the rows that they answer.
-_SETTINGS = ("teachers", "num_teachers", "precision", "label_map", "torch_compile", "host")
-_OF_TEACHERS = (
-    "data.",
-    "init",
-    *(f"distillation.{key}" for key in (*_SETTINGS, "answers", "store")),
+_SETTINGS = (
+    *("teachers", "num_teachers", "precision", "label_map"),
+    *("torch_compile", "host", "answers", "store"),
 )
+_OF_TEACHERS = ("data.", "init", *(f"distillation.{key}" for key in _SETTINGS))
 
 
 def sweep(
