@@ -267,9 +267,8 @@ def _by_row(
     """Return the attention output of rows one behind the other, ``[1, H, T, D] -> [1, T, H, D]``,
     or of a batch of full rows. Each row is computed by itself.
     """
-    of_row: Any = sdpa_attention_forward
-    if module.config.model_type in FULL_ATTENTION:
-        of_row = attention
+    is_full = module.config.model_type in FULL_ATTENTION
+    of_row: Any = attention if is_full else sdpa_attention_forward
     lengths = [query.shape[2]] if cu_seq_lens_q is None else cu_seq_lens_q.diff().tolist()
     outputs = []
     parts = (torch.split(part, lengths, 2) for part in (query, key, value))

@@ -25,12 +25,18 @@ from road_ray.training.checkpoint_directory import RemoteCopy, changed_inputs
 from road_ray.training.checkpoint_state import AsyncSaver, restore
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.gradients import LossGuard, backward
-from road_ray.training.model_wrappers import compile_encoders, encoders_of, recompute, shard
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.profile import measure
 from road_ray.training.run_context import StopRequest, Training, shapes
 from road_ray.training.step_metrics import StepMetrics, gradient_norms
-from road_ray.training.worker import Worker, one_ahead
+from road_ray.training.worker import (
+    Worker,
+    compile_encoders,
+    encoders_of,
+    one_ahead,
+    recompute,
+    shard,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from road_ray.models.architectures import parameter_depths
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.model_wrappers import encoders_of, full_tensor
+from road_ray.training.worker import encoders_of, full_tensor
 
 
 def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:

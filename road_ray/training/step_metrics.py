@@ -12,11 +12,10 @@ from torch import Tensor
 from road_ray.data.batching import Batch
 from road_ray.objectives.base import Objective
 from road_ray.training.gradients import StepResult
-from road_ray.training.model_wrappers import full_tensor
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.profile import ModelFlopsUtilization
 from road_ray.training.run_context import Training
-from road_ray.training.worker import Worker
+from road_ray.training.worker import Worker, full_tensor
 
 _GRACE = 0.25  # of the run, in which the discriminator may still call every token original
 _ROWS = 5  # consecutive rows of the journal

@@ -13,7 +13,6 @@ import torch
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.calibration import (
-    calibration,
     calibration_metrics,
     class_diagnostics,
     coverage,
@@ -67,12 +66,6 @@ def test_rows_that_are_all_right_stay_within_bounds():
     logits = np.array([[3.0, 0.0], [0.0, 2.0]])
     assert 0.05 <= fit_temperature(logits, np.array([0, 1])) < 0.1  # where the loss is 0
     assert fit_temperature(logits, np.array([1, 0])) == pytest.approx(20.0, rel=1e-4)
-
-
-def test_a_bin_of_two_rows():
-    """0.64 and 0.66 fall into the bin from 9/15; both right: |0.65 - 1| of all rows."""
-    found = calibration(np.array([0.64, 0.66]), np.array([True, True]))
-    assert found == {"ece": 35.0, "bins": [[0.65, 1.0, 2]]}
 
 
 def test_coverage_answers_the_surest_rows_first():

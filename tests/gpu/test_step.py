@@ -16,10 +16,9 @@ from road_ray.models.attention import use_attention
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import backward
 from road_ray.training.loop import train
-from road_ray.training.model_wrappers import encoders_of
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
-from road_ray.training.worker import Worker
+from road_ray.training.worker import Worker, encoders_of
 from tests.objectives import every
 from tests.tiny_teacher import make_teacher
 from tests.training import conftest as small

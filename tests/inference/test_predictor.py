@@ -236,23 +236,14 @@ def test_a_model_of_several_heads_wants_one_named(exported, tmp_path):
         load(tmp_path, head="qqp")
 
 
-def test_the_stored_length_and_threshold_are_used(exported):
-    directory = exported("mrc")
-    record = {"max_length_tokens": 64, "no_answer_threshold": -1.5}
-    (directory / "road_ray.json").write_text(json.dumps(record))
-    model = load(directory)
-    assert (model.max_length_tokens, model.threshold) == (64, -1.5)
-    (directory / "road_ray.json").write_text(json.dumps({"max_length_tokens": 9999}))
-    assert load(directory).max_length_tokens == 512  # the positions of the model
-
-
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
         ({}, 64),  # of another program: its limit is respected
         ({"max_length_tokens": 96}, 96),  # trained on longer rows than its tokenizer says
         ({"max_length_tokens": None}, 128),  # the default of the training
-        ({"max_length_tokens": 32}, 32),
+        ({"max_length_tokens": 32, "no_answer_threshold": -1.5}, 32),
+        ({"max_length_tokens": 9999}, 512),  # the positions of the model
     ],
 )
 def test_a_limit_of_the_tokenizer_is_respected_unless_the_training_read_more(
@@ -267,6 +258,7 @@ def test_a_limit_of_the_tokenizer_is_respected_unless_the_training_read_more(
     model = load(directory)
     assert model.max_length_tokens == expected
     assert model.longest_row_tokens == max(64, expected)
+    assert model.threshold == record.get("no_answer_threshold")
 
 
 def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, tmp_path):

@@ -24,8 +24,7 @@ from road_ray.models.attention import (
 )
 from road_ray.models.encoder import load_encoder
 from road_ray.training.gradients import backward
-from road_ray.training.model_wrappers import encoders_of
-from road_ray.training.worker import Worker
+from road_ray.training.worker import Worker, encoders_of
 from tests.objectives import every
 from tests.published import FAMILIES, load_multitask, publish
 from tests.tiny_encoder import small_config

@@ -19,17 +19,17 @@ from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import backward
 from road_ray.training.loop import train
-from road_ray.training.model_wrappers import (
+from road_ray.training.monitoring.metrics_journal import Journal, read_rows
+from road_ray.training.optimizer import build_optimizer
+from road_ray.training.profile import forward_flops
+from road_ray.training.worker import (
+    Worker,
     compile_encoders,
     encoders_of,
     full_tensor,
     recompute,
     shard,
 )
-from road_ray.training.monitoring.metrics_journal import Journal, read_rows
-from road_ray.training.optimizer import build_optimizer
-from road_ray.training.profile import forward_flops
-from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.objectives import tiny as small
 from tests.pair import both

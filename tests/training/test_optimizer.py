@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from transformers import AlbertConfig, AlbertModel, ElectraModel
+from transformers import ElectraModel
 
 from road_ray.data.task_and_dataset import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
@@ -105,26 +105,6 @@ def test_without_layer_decay_a_pre_training_has_two_groups():
     assert len(parameter_groups(objective, OptimizerConfig())) == 2  # with weight decay, without
     decayed = parameter_groups(objective, OptimizerConfig(layer_decay=0.5))
     assert len({(g["peak_lr"], g["peak_weight_decay"]) for g in decayed}) == len(decayed) == 8
-
-
-def test_the_shared_layer_of_albert_learns_faster_than_its_embeddings():
-    config = AlbertConfig(
-        vocab_size=40,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=12,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
-    model = MultitaskModel(AlbertModel(config, add_pooling_layer=False), TASKS[:1])
-    groups = parameter_groups(Supervised(model), OptimizerConfig(peak_lr=1.0, layer_decay=0.5))
-    of = {id(p): group["peak_lr"] for group in groups for p in group["params"]}
-    rates = {name: of[id(p)] for name, p in model.named_parameters()}
-    assert rates["encoder.embeddings.word_embeddings.weight"] == 0.25
-    assert rates["encoder.encoder.embedding_hidden_mapping_in.weight"] == 0.25
-    shared = "encoder.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight"
-    assert rates[shared] == 0.5
-    assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {1.0}
 
 
 class _ByHand:

@@ -17,7 +17,6 @@ from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.candidates import (
     MCBert,
     Teams,
-    candidate_logits,
     choices,
     without_replacement,
 )
@@ -54,14 +53,6 @@ def test_a_generator_that_is_sure_of_the_gold_leaves_even_chances():
     logits = torch.tensor([[200.0, 0.0, 0.0, 0.0, 0.0]])
     drawn = without_replacement(logits, torch.tensor([0]), torch.tensor([[0.1, 0.5, 0.9]]))
     assert len(set(drawn[0].tolist()) | {0}) == 4
-
-
-def test_scores_are_products_with_embeddings():
-    torch.manual_seed(0)
-    state, table = torch.randn(3, 4), torch.randn(9, 4)
-    candidates = torch.tensor([[0, 8], [1, 1], [5, 2]])
-    expected = (state @ table.T).gather(1, candidates)
-    assert_close(candidate_logits(state, table, candidates), expected)
 
 
 DRAWN = torch.tensor([[7, 5, 9], [7, 5, 9]])

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from transformers import AutoModel
 
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.training.model_wrappers import recompute
+from road_ray.training.worker import recompute
 from tests.objectives.tiny import objective_of
 
 
