@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,27 +136,6 @@ def _exchange_seconds(wrapped: nn.Module) -> float:
     return float(exchanged - times.get("avg_backward_compute_comm_overlap_time", 0)) / 1e9
 
 
-class SpikeDetector:
-    """Detector of loss spikes. Its state is the ``recent`` losses and the spikes ``in_a_row``."""
-
-    def __init__(self, recent: Iterable[float] = (), in_a_row: int = 0) -> None:
-        self.recent = deque(recent, maxlen=_WINDOW_STEPS)
-        self.in_a_row = in_a_row  # spikes, up to the last loss
-
-    def is_spike(self, loss: float) -> bool:
-        """Add a loss; return True if it is more than twice the largest of the last 50, of which
-        there must be at least ten. The fifth spike in a row counts as the new level.
-        """
-        if len(self.recent) >= _LEAST_STEPS and loss > _FACTOR * max(self.recent):
-            self.in_a_row += 1
-            if self.in_a_row < _NEW_LEVEL_STEPS:
-                return True
-            self.recent.clear()
-        self.in_a_row = 0
-        self.recent.append(loss)
-        return False
-
-
 class LossGuard:
     """Guard that makes the updates of finite losses only, the same on all workers.
 
@@ -180,7 +159,8 @@ class LossGuard:
         self._blocked: Tensor | None = None
         self._num_spikes = 0
         # Checkpoints of older versions lack both entries.
-        self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
+        self._recent = deque[float](state.get("losses", ()), maxlen=_WINDOW_STEPS)
+        self._spikes_in_a_row = state.get("spikes_in_a_row", 0)  # up to the last loss
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -188,7 +168,7 @@ class LossGuard:
         ``check`` first.
         """
         self.check()
-        return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
+        return {"losses": list(self._recent), "spikes_in_a_row": self._spikes_in_a_row}
 
     def update(self, step: int, result: StepResult, norm: Tensor) -> None:
         """Make the update of ``step``. Raises ``DivergedError`` for a non-finite loss or gradient
@@ -223,9 +203,9 @@ class LossGuard:
                 "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
                 f"  kept: {kept}; the update was not made"
             )
-        if not self._spikes.is_spike(loss):
+        if not self.is_spike(loss):
             return
-        journal, largest = self._training.journal, max(self._spikes.recent)
+        journal, largest = self._training.journal, max(self._recent)
         journal.event(
             "loss_spike",
             step=step,
@@ -241,10 +221,23 @@ class LossGuard:
                 "  data: %s; the rows of this and of further jumps are in events.jsonl",
                 step,
                 loss,
-                len(self._spikes.recent),
+                len(self._recent),
                 largest,
                 datasets,
             )
+
+    def is_spike(self, loss: float) -> bool:
+        """Add a loss; return True if it is more than twice the largest of the last 50, of which
+        there must be at least ten. The fifth spike in a row counts as the new level.
+        """
+        if len(self._recent) >= _LEAST_STEPS and loss > _FACTOR * max(self._recent):
+            self._spikes_in_a_row += 1
+            if self._spikes_in_a_row < _NEW_LEVEL_STEPS:
+                return True
+            self._recent.clear()
+        self._spikes_in_a_row = 0
+        self._recent.append(loss)
+        return False
 
 
 def _rows_of(result: StepResult) -> list[int]:

@@ -22,7 +22,7 @@ from road_ray.errors import DivergedError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.gradients import LossGuard, SpikeDetector, backward
+from road_ray.training.gradients import LossGuard, backward
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
@@ -261,6 +261,10 @@ AT = 12
 STEPS = 15
 
 
+def guard(place, **state):
+    return LossGuard(tiny.training(place), None, None, state, torch.device("cpu"))
+
+
 def falling(count, seed):
     """Losses as a training has them: falling from 50 to 15, a tenth of noise."""
     rng = np.random.default_rng(seed)
@@ -268,22 +272,19 @@ def falling(count, seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(seed):
+def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(tmp_path, seed):
     losses = falling(300, seed)
     at = int(np.random.default_rng(seed).integers(10, 300))
-    assert not any(map(SpikeDetector().is_spike, losses))
+    assert not any(map(guard(tmp_path).is_spike, losses))
     losses[at] *= 1e3
-    spikes = SpikeDetector()
+    spikes = guard(tmp_path)
     assert [step for step, loss in enumerate(losses) if spikes.is_spike(loss)] == [at]
 
 
-def test_the_rare_hard_batch_of_a_mixture_is_usual():
+def test_the_rare_hard_batch_of_a_mixture_is_usual_and_a_new_level_after_four_spikes(tmp_path):
     losses = [4.0 if step % 10 == 7 else 0.3 for step in range(200)]
-    assert not any(map(SpikeDetector().is_spike, losses))
-
-
-def test_a_new_level_is_a_spike_four_times_and_then_usual():
-    spikes = SpikeDetector([1.0] * 10)
+    assert not any(map(guard(tmp_path).is_spike, losses))
+    spikes = guard(tmp_path, losses=[1.0] * 10)
     assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
 
 
