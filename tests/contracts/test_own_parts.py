@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import runpy
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -30,14 +29,6 @@ def parts(monkeypatch):
     monkeypatch.syspath_prepend(PARTS)
     yield PARTS
     sys.modules.pop("my_road_parts", None)
-
-
-@pytest.fixture
-def own(monkeypatch):
-    """A function that puts objects into a module of the user's."""
-    module = ModuleType("own_parts")
-    monkeypatch.setitem(sys.modules, "own_parts", module)
-    return lambda **parts: vars(module).update(parts)
 
 
 def test_the_tests_of_the_example_package_pass(parts):

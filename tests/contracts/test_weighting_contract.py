@@ -1,8 +1,5 @@
 """What every rule promises, held for all that have a name: a new rule inherits these tests."""
 
-import sys
-from types import ModuleType
-
 import pytest
 import torch
 from torch.testing import assert_close
@@ -72,13 +69,6 @@ def test_regression_is_the_plain_mean(name):
     assert soft.keep.all()
 
 
-def own(**functions):
-    """A module of a user's with these functions."""
-    module = ModuleType("own_rules")
-    vars(module).update(functions)
-    return module
-
-
 def first_teacher_only(logits, targets):
     weights = torch.zeros(logits.shape[:-1])
     weights[0] = len(logits)
@@ -97,29 +87,24 @@ def first_teacher_only(logits, targets):
         (first_teacher_only, "the order of the teachers"),
     ],
 )
-def test_a_rule_that_breaks_the_contract_is_told(monkeypatch, rule, problem):
-    monkeypatch.setitem(sys.modules, "own_rules", own(rule=rule))
+def test_a_rule_that_breaks_the_contract_is_told(own, rule, problem):
+    own(rule=rule)
     with pytest.raises(AssertionError, match=problem):
-        check_rule("own_rules:rule")
+        check_rule("own_parts:rule")
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
+    ("rule", "problem"),
     [
-        ("own_rules:NUMBER", "not a callable"),
-        ("own_rules:one_argument", "1 positional argument"),
-        ("own_rules:scalar", r"returns \[\]"),
-        ("own_rules:needs", "'strength'"),
+        (3, "not a callable"),
+        (lambda logits: logits, "1 positional argument"),
+        (lambda logits, targets: logits.sum(), r"returns \[\]"),
+        (lambda logits, targets, *, strength: mean(logits, targets), "'strength'"),
     ],
 )
-def test_what_is_no_rule_is_refused(monkeypatch, name, problem):
-    functions = {"NUMBER": 3, "one_argument": lambda z: z, "scalar": lambda z, y: z.sum()}
-
-    def needs(logits, targets, *, strength):
-        return mean(logits, targets)
-
-    monkeypatch.setitem(sys.modules, "own_rules", own(**functions, needs=needs))
+def test_what_is_no_rule_is_refused(own, rule, problem):
+    own(rule=rule)
     with pytest.raises(ConfigError, match=problem) as told:
-        resolve(name)
-    assert f"weighting.rule = {name}" in str(told.value)
+        resolve("own_parts:rule")
+    assert "weighting.rule = own_parts:rule" in str(told.value)
     assert "check_rule" in str(told.value)

@@ -56,12 +56,11 @@ def test_sentences_are_parted_by_empty_lines_and_documents(tmp_path):
 
 
 def test_conll_2003_is_read_whole(real_data):
-    counts = {"train": 14041, "dev": 3250, "test": 3453}
-    for split, count in counts.items():
+    counts = {"train": (14041, 23499), "dev": (3250, 5942), "test": (3453, 5648)}
+    for split, (count, entities) in counts.items():
         sentences = read_split(dataset("conll2003"), real_data, split)
-        assert len(sentences) == count
-        entities = sum(tag.startswith("B-") for s in sentences for tag in s.tags)
-        assert entities == {"train": 23499, "dev": 5942, "test": 5648}[split]
+        found = sum(tag.startswith("B-") for s in sentences for tag in s.tags)
+        assert (len(sentences), found) == (count, entities)
 
 
 @pytest.mark.parametrize("line", ["EU\nrejects\n", "EU NNP\nrejects VBZ\n"])
