@@ -1,4 +1,4 @@
-"""Tables of sentences: what is read, what is dropped, and every fault with its file and line."""
+"""Tables of sentences and of choices: what is read, what is dropped, every fault with its line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from functools import partial
 import pytest
 
 from road_ray.data.catalog import dataset, task
+from road_ray.data.readers.choices import choice_questions
 from road_ray.data.readers.layouts import read_split
+from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns, label_text
 from tests.data.entries import read
+from tests.row_files import write_rows
 
 PAIR = Columns(("a", "b"), label="gold")
 read_glue = partial(read, layout="glue_tsv", columns=PAIR)
@@ -130,3 +133,62 @@ def test_each_task_of_adv_glue_has_its_rows_and_the_head_of_its_plain_set(tmp_pa
     (pair,) = read_split(dataset("advglue_mnli"), tmp_path, "dev")
     assert dataset("advglue_mnli").label_map[pair.label] == "contradiction"
     assert task("advglue_qqp") is task("qqp")
+
+
+def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
+    choices = [{"label": "A", "text": "bank"}, {"label": "B", "text": "mall"}]
+    question = {"stem": "Where?", "choices": choices}
+    row = {"id": "q1", "question": question, "answerKey": "B"}
+    path = write_rows(tmp_path / "x.jsonl", [row])
+    (found,) = read(path, "commonsenseqa", Columns((), id="id"))
+    assert (found.id, found.question, found.choices) == ("q1", "Where?", ("bank", "mall"))
+    assert (found.answer, found.where) == (1, f"{path}:1")
+    hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
+    hub |= {"choices": {"label": ["A", "B"], "text": ["bank", "mall"]}}
+    table = Table("hub", [(f"{path}:1", hub)], Columns((), id="id"))
+    (again,) = choice_questions("commonsenseqa", table)
+    assert again == found
+
+
+def test_swag_as_published(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text(
+        ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,"
+        'label\n0,v,3,x,"A man, old.",He,gold,runs.,eats.,"sits, and waits.",flies.,2\n'
+    )
+    (found,) = read(path, "swag")
+    assert found.question == "A man, old."
+    assert found.choices == ("He runs.", "He eats.", "He sits, and waits.", "He flies.")
+    assert found.answer == 2
+
+
+def test_hellaswag_as_published(tmp_path):
+    row = {"ind": 4, "ctx_a": "A boat.", "ctx_b": "it", "endings": ["sinks", "sails", "a", "b"]}
+    rows = [row | {"label": 1}, row | {"ctx_b": "", "label": 0}]
+    path = write_rows(tmp_path / "x.jsonl", rows)
+    first, second = read(path, "hellaswag")
+    assert (first.choices[1], first.answer, second.choices[0]) == ("it sails", 1, "sinks")
+
+
+def test_ones_own_table_names_question_and_choices(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("q,a,b,gold\nwho,me,you,B\nwhat,this,that,0\n")
+    found = read(path, "choices", Columns(("q", "a", "b"), label="gold"))
+    assert [(e.question, e.choices, e.answer) for e in found] == [
+        ("who", ("me", "you"), 1),
+        ("what", ("this", "that"), 0),
+    ]
+
+
+def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_needed(
+    tmp_path, caplog
+):
+    path = tmp_path / "x.csv"
+    path.write_text("q,a,b,label\nOne?,x,y,0\nTwo?,x,y,\nThree?,x,y,B\n")
+    columns = Columns(("q", "a", "b"), label="label")
+    found = read(path, "choices", columns)
+    assert [(e.question, e.answer) for e in found] == [("One?", 0), ("Three?", 1)]
+    assert "dropped 1 rows without a label" in caplog.text
+    assert [e.answer for e in read(path, "choices", columns, "test")] == [0, None, 1]
+    path.write_text("q,a,b,label\nOne?,x,y,-1\n")
+    assert read(path, "choices", columns, "test")[0].answer is None
