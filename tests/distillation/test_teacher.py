@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 import road_ray as rr
 from road_ray.data import catalog
@@ -16,14 +16,10 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, check_parity, inputs_of
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.errors import CheckpointError
-from tests.published import TEXTS, tokenizer_of
+from tests.published import TEXTS, publish, tokenizer_of
 from tests.tiny_teacher import make_batch, make_teacher
 
 END, PAD = "<|endoftext|>", "<|pad|>"
-WIDTH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-WIDTH |= {"num_key_value_heads": 2, "intermediate_size": 24, "head_dim": 8}
-SIZES = {"gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 160}}
-LABELS = {"negative": 0, "positive": 1}
 
 
 def publish_decoder(directory, family, padding):
@@ -36,18 +32,10 @@ def publish_decoder(directory, family, padding):
     )
     made.train_from_iterator(TEXTS, trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END, pad_token=padding)
-    size = SIZES.get(family, WIDTH | {"max_position_embeddings": 160})
-    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
-    names = {"label2id": LABELS, "id2label": {number: name for name, number in LABELS.items()}}
-    config = CONFIG_MAPPING[family](vocab_size=len(tokenizer), **size, **tokens, **names)
-    torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return model, tokenizer
+    heads = {} if family == "gpt2" else {"num_key_value_heads": 2, "head_dim": 8}
+    head = {"head": "ForSequenceClassification", "labels": ("negative", "positive")}
+    publish(directory, family, tokenizer=tokenizer, **head, **heads)
+    return AutoModelForSequenceClassification.from_pretrained(directory).eval(), tokenizer
 
 
 @pytest.mark.parametrize(

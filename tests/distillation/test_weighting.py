@@ -42,16 +42,8 @@ def test_algorithm_2_on_the_worked_example():
         (3, 0.75, 1, 1.5),
         (3, 0.75, 2, 1.125),
         (3, 0.75, 3, 1.0),
-        (3, 0.5, 1, 2.0),
-        (3, 0.5, 2, 1.25),
-        (3, 0.5, 3, 1.0),
         (3, 0.9, 1, 1.2),
-        (3, 0.9, 2, 1.05),
-        (3, 0.9, 3, 1.0),
-        (5, 0.75, 1, 2.0),
-        (5, 0.75, 2, 1.375),
         (5, 0.75, 3, 3.5 / 3),
-        (5, 0.75, 4, 1.0625),
         (2, 0.75, 1, 1.25),
     ],
 )
@@ -87,10 +79,17 @@ def test_start_and_end_are_judged_independently():
     assert_close(weights, torch.tensor([[[1.25, 1.0]], [[0.75, 1.0]]]))
 
 
-def test_joint_correctness_gives_both_heads_one_weight():
-    logits, targets = spans()
-    weights = correctness(logits, targets, span_correctness="joint")
-    assert_close(weights, torch.tensor([[[1.25, 1.25]], [[0.75, 0.75]]]))
+@pytest.mark.parametrize(
+    ("targets", "weights"),
+    [
+        ([1, 2], [1.25, 0.75]),
+        ([1, -100], [1.25, 0.75]),  # asked only where gold is known
+        ([-100, 2], [1.0, 1.0]),  # both are right at the end
+    ],
+)
+def test_joint_correctness_gives_both_heads_one_weight(targets, weights):
+    found = correctness(spans()[0], torch.tensor([targets]), span_correctness="joint")
+    assert_close(found, torch.tensor(weights)[:, None, None].expand(2, 1, 2))
 
 
 def test_a_weight_a_teacher_counts_for_all_trailing_axes():
@@ -149,16 +148,6 @@ def test_the_weights_of_tags_are_those_of_each_token():
     weights = correctness(logits, targets)
     apart = correctness(logits.flatten(1, 2), targets.flatten())
     assert_close(weights.flatten(1), apart)
-
-
-def test_joint_correctness_asks_only_where_gold_is_known():
-    logits, targets = spans()
-    targets = torch.tensor([[-100, 2]])
-    weights = correctness(logits, targets, span_correctness="joint")
-    assert_close(weights, torch.ones(2, 1, 2))  # both are right at the end
-    targets = torch.tensor([[1, -100]])
-    weights = correctness(logits, targets, span_correctness="joint")
-    assert_close(weights, torch.tensor([[[1.25, 1.25]], [[0.75, 0.75]]]))
 
 
 class TestCorrectOnly:
@@ -232,17 +221,6 @@ class TestProbabilityShift:
         assert soft.tolist() == [[1.0, 2.0, 4.0], [5.0, 0.0, 1.0]]
 
 
-def test_correctness_of_spans_is_judged_where_an_answer_may_stand():
-    """Both teachers put their largest logit on the question; among the rest one is right."""
-    logits, targets = spans()
-    logits[..., 0] = 99.0
-    allowed = torch.tensor([[[False, True, True, True]]])
-    soft = soften(correctness, logits, targets, allowed)
-    assert_close(soft.weights, torch.tensor([[[1.25, 1.0]], [[0.75, 1.0]]]))
-    assert soft.logits[0, 0, 0] == 99.0  # raw logits are combined; the student's loss masks them
-    assert_close(soften(correctness, logits, targets).weights, torch.full((2, 1, 2), 0.75))
-
-
 @st.composite
 def cases(draw):
     total, batch, classes = (
@@ -265,12 +243,6 @@ def test_weights_sum_to_the_number_of_teachers(case):
     assert (weights >= 0).all()
     right = logits.argmax(-1) == targets
     assert (weights[right] >= 1 - 1e-6).all()
-
-
-@settings(deadline=None)
-@given(cases())
-def test_a_wrong_weight_of_one_is_the_plain_mean(case):
-    logits, targets, _, _ = case
     assert_close(correctness(logits, targets, wrong=1.0), mean(logits, targets))
 
 

@@ -139,22 +139,3 @@ def front_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_run_fixture():
     """``write_run(directory, seed=, f1=, **settings)``."""
     return write_run
-
-
-@pytest.fixture(scope="session")
-def thousand_trials():
-    """A sweep of a thousand trials over six keys, each with a curve of 48 points."""
-    from road_ray.reporting.records.sweep_record import Sweep, Trial
-
-    keys = [f"section.key_{n}" for n in range(6)]
-    trials = [
-        Trial(
-            number,
-            "complete",
-            {key: (number * (n + 3) % 997) / 997 for n, key in enumerate(keys)},
-            (number % 89 + 0.123456789,),
-            [(float(step), number + step / 7) for step in range(48)],
-        )
-        for number in range(1000)
-    ]
-    return Sweep("large", Path("large"), ("eval/squad_v2/f1",), (True,), trials)

@@ -18,9 +18,13 @@ from road_ray.reporting.records.run_record import read_run
 
 @pytest.fixture
 def judged(write_run, tmp_path, world):
-    def write(dataset, predict):
-        run = write_run(tmp_path / "r", data={"dataset": dataset, "root": str(world)})
-        rows = read_split(catalog.dataset(dataset), world, "dev")
+    """``judged(data set, predict)``: its rows, and the blocks of a run with these predictions."""
+
+    def write(dataset, predict, root=world, **more):
+        data = {"dataset": dataset, "root": str(root)} | more
+        run = write_run(tmp_path / "r", data=data)
+        source = SourceConfig.model_validate({"root": str(root)} | more)
+        rows = read_split(find_dataset(dataset, source)[0], root, "dev")
         place = run / "predictions" / dataset
         place.mkdir(parents=True)
         predicted = {row.id: predict(row) for row in rows}
@@ -48,31 +52,19 @@ def test_labels_are_compared_by_name(judged):
     assert {(e.gold, e.predicted) for e in block.examples} == {("negative", "positive")}
 
 
-def test_numbers_are_wrong_by_their_distance(write_run, tmp_path):
+def test_numbers_are_wrong_by_their_distance(judged, tmp_path):
     lines = ["index\tsentence1\tsentence2\tscore", *(f"{n}\ta\tb\t{n}.0" for n in range(6))]
     (tmp_path / "glue" / "STS-B").mkdir(parents=True)
     (tmp_path / "glue" / "STS-B" / "dev.tsv").write_text("\n".join(lines) + "\n")
-    run = write_run(tmp_path / "r", data={"dataset": "stsb", "root": str(tmp_path)})
-    (run / "predictions" / "stsb").mkdir(parents=True)
-    rows = read_split(catalog.dataset("stsb"), tmp_path, "dev")
-    predicted = json.dumps({row.id: "5.0" for row in rows})
-    (run / "predictions" / "stsb" / "predictions.json").write_text(predicted)
-    (block,) = error_examples(read_run(run))
+    _, (block,) = judged("stsb", lambda row: "5.0", tmp_path)
     gaps = [5.0 - float(example.gold) for example in block.examples]
     assert gaps == [5.0, 4.0, 3.0, 2.0, 1.0]
 
 
-def test_a_data_set_of_ones_own_has_its_examples(write_run, tmp_path):
+def test_a_data_set_of_ones_own_has_its_examples(judged, tmp_path):
     (tmp_path / "mine.csv").write_text("text,label\nfine,good\nawful,bad\n")
     settings = {"train": "mine.csv", "dev": "mine.csv", "text": ["text"], "labels": ["good", "bad"]}
-    data = {"dataset": "mine", "root": str(tmp_path), "sets": {"mine": settings}}
-    run = write_run(tmp_path / "r", data=data)
-    (run / "predictions" / "mine").mkdir(parents=True)
-    source = SourceConfig.model_validate({"root": data["root"], "sets": data["sets"]})
-    rows = read_split(find_dataset("mine", source)[0], tmp_path, "dev")
-    predicted = json.dumps({row.id: "good" for row in rows})
-    (run / "predictions" / "mine" / "predictions.json").write_text(predicted)
-    (block,) = error_examples(read_run(run))
+    _, (block,) = judged("mine", lambda row: "good", tmp_path, sets={"mine": settings})
     (example,) = block.examples
     assert (example.ask, example.gold, example.predicted) == ("awful", "bad", "good")
 

@@ -57,19 +57,9 @@ def test_nothing_known_nothing_said():
     assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) == {}
 
 
-def test_one_label_and_truncated_rows_are_told():
-    metrics = {
-        "eval/cola/accuracy": 96.67,
-        "eval/cola/majority_accuracy": 96.67,
-        "eval/cola/predicted_labels": 1.0,
-        "eval/cola/truncated_rows": 12.0,
-        "eval/sst2/predicted_labels": 2.0,
-    }
-    abouts = [check.about for check in checks(RunRecord(Path("r"), metrics=metrics))]
-    assert abouts == [
-        "the model predicts one label for every row",
-        "12 rows are truncated (data.max_length_tokens)",
-    ]
+def test_what_misleads_in_the_printed_table_is_a_check_too():
+    run = RunRecord(Path("r"), metrics={"eval/cola/truncated_rows": 12.0})
+    assert states(run) == {"predictions on cola": "fair"}
 
 
 def distillation(**settings: object) -> RunRecord:
