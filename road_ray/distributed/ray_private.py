@@ -1,8 +1,8 @@
 """The only imports of Ray's private names, as of Ray 2.60.0.
 
-Check this module first after an update of Ray: ``tests/distributed/test_ray_private.py`` tests what
-we use of each name. Importing this module imports Ray Train, so modules that must stay light
-import it inside the function that needs it.
+Check this module first after an update of Ray: ``tests/distributed/train/test_worker_group.py``
+tests what we use of each name. Importing this module imports Ray Train, so modules that must stay
+light import it inside the function that needs it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import runpy
-import shlex
 import subprocess
 import sys
 
@@ -213,9 +212,3 @@ def test_stories_on_ray_from_python(from_python, place, cluster):
     sweep = {"trials": 1, "max_concurrent": 1, "console": "quiet"}
     (best,) = from_python["sweep"](**short, **sweep)
     assert best.values
-
-
-def test_commands_of_a_block_are_read_as_a_shell_reads_them():
-    block = "road a \\\n  b=[1, 2]   # a comment\n\nroad 'c d'\n"
-    assert commands(block) == [["road", "a", "b=[1,", "2]"], ["road", "c d"]]
-    assert shlex.join(commands(block)[1]) == "road 'c d'"

@@ -9,6 +9,7 @@ import torch
 from ray.exceptions import RayActorError
 from ray.train import ControllerError, WorkerGroupError
 
+from road_ray.distributed import ray_private
 from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import Inbox, Messages, append, check_gpus
 from road_ray.errors import ClusterError, DataError, RoadError
@@ -166,8 +167,6 @@ def test_rows_are_told_once_in_their_order_and_a_torn_one_is_none(tmp_path):
 
 
 def test_a_worker_that_waits_for_a_failed_one_ends(tmp_path, monkeypatch):
-    from road_ray.distributed.train import worker_group as module
-
     ended = []
     monkeypatch.setattr(module.os, "_exit", ended.append)
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.1)
@@ -179,3 +178,12 @@ def test_a_worker_that_waits_for_a_failed_one_ends(tmp_path, monkeypatch):
         while not ended and time.monotonic() < end:
             time.sleep(0.05)
     assert ended[0] == 1
+
+
+def test_an_environment_variable_is_handed_on(monkeypatch):
+    from ray.train.v2._internal.constants import ENV_VARS_TO_PROPAGATE, get_env_vars_to_propagate
+
+    ray_private.propagate_environment_variable("ROAD_RAY_TEST")
+    monkeypatch.setenv("ROAD_RAY_TEST", "1")
+    assert get_env_vars_to_propagate()["ROAD_RAY_TEST"] == "1"
+    ENV_VARS_TO_PROPAGATE.discard("ROAD_RAY_TEST")
