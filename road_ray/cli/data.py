@@ -243,11 +243,16 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
 @store_app.command("verify")
 def store_verify(store: _Store, teachers: _Teachers = None) -> None:
     """Check every table against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.answer_table import find_damage, list_teachers
+    from road_ray.distillation.answer_table import list_teachers, open_table
 
     problems = 0
     for teacher in list_teachers(store, teachers or ()):
-        damage = find_damage(teacher)
+        damage = []
+        for path in teacher.tables:
+            try:
+                open_table(path, check=True)
+            except (DataError, OSError, ValueError) as error:
+                damage.append(f"{path.name}: {error}")
         problems += len(damage)
         typer.echo(f"{teacher.directory.name}: {len(teacher.tables)} tables, {len(damage)} damaged")
         for problem in damage:

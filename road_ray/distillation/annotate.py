@@ -103,16 +103,8 @@ def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
 
 
 # Keys for teachers and keys that `annotate` adds to a batch; no model accepts them.
-ADDED = (
-    "texts",
-    "offsets",
-    "words",
-    "soft_logits",
-    "kd_keep",
-    "stats",
-    "teacher_logits",
-    "teacher_weights",
-)
+_ADDED = {"texts", "offsets", "words", "stats"}
+_ADDED |= {"soft_logits", "kd_keep", "teacher_logits", "teacher_weights"}
 
 
 def model_inputs(batch: Mapping[str, object]) -> dict[str, Any]:
@@ -126,7 +118,7 @@ def model_inputs(batch: Mapping[str, object]) -> dict[str, Any]:
     >>> sorted(rr.model_inputs({"input_ids": torch.ones(1, 3), "soft_logits": torch.ones(1, 2)}))
     ['input_ids']
     """
-    inputs: dict[str, Any] = {name: x for name, x in batch.items() if name not in ADDED}
+    inputs: dict[str, Any] = {name: x for name, x in batch.items() if name not in _ADDED}
     for name in ("start_positions", "end_positions"):
         if inputs.get(name) is not None:
             positions, length = torch.as_tensor(inputs[name]), inputs["input_ids"].shape[-1]
@@ -138,9 +130,10 @@ def student_loss(
     outputs: Any, batch: Mapping[str, Any], *, temperature: float = 2.0, kd_weight: float = 0.5
 ) -> Tensor:
     """Return ``(1 - kd_weight) * outputs.loss + kd_weight * T^2 * KL(teachers || student)``, mean
-    over examples (over words in tagging). ``-> []``.
+    over examples (over words in tagging); of a regression the squared error. ``-> []``.
 
-    ``outputs`` are those of any ``AutoModelFor...`` called with labels; ``batch`` is annotated.
+    ``outputs`` are those of any ``AutoModelFor...`` called with labels; ``batch`` is annotated. One
+    that was annotated with ``average_loss`` has the mean of the losses to each teacher.
 
     >>> import torch
     >>> from transformers import AutoModelForSequenceClassification
@@ -162,14 +155,6 @@ def student_loss(
     label_loss: Tensor = outputs.loss
     if not (targets_of(batch) != UNKNOWN).any():  # a mean over no labels is NaN
         label_loss = torch.zeros_like(label_loss)
-    return (1 - kd_weight) * label_loss + kd_weight * soft_loss(outputs, batch, temperature)
-
-
-def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Tensor:
-    """Return the distillation loss: a divergence, or a regression's squared error. ``-> []``.
-
-    A batch that was annotated with ``average_loss`` has the mean of the teachers' losses.
-    """
     spans = getattr(outputs, "start_logits", None) is not None
     heads = (outputs.start_logits, outputs.end_logits) if spans else ()
     total, count = soft_loss_sum(
@@ -179,4 +164,4 @@ def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Ten
         mask=allowed_of(batch) if spans else None,
         regression=targets_of(batch).is_floating_point(),
     )
-    return total / count.clamp(min=1)
+    return (1 - kd_weight) * label_loss + kd_weight * (total / count.clamp(min=1))

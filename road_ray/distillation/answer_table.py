@@ -297,14 +297,3 @@ def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[StoredTea
         for name, path in found.items()
         if name.startswith(chosen)
     ]
-
-
-def find_damage(teacher: StoredTeacher) -> list[str]:
-    """Return the problem of each damaged table."""
-    problems = []
-    for path in teacher.tables:
-        try:
-            open_table(path, check=True)
-        except (DataError, OSError, ValueError) as error:
-            problems.append(f"{path.name}: {error}")
-    return problems

@@ -56,7 +56,11 @@ class RowTexts:
                 texts[index], shown = _question_and_slice(example, rows.offsets[begin:end])
                 offsets[index, :, : end - begin] = shown.T
             elif isinstance(example, TagExample) and rows.words is not None:
-                texts[index], words[index, : end - begin] = _words(example, rows.words[begin:end])
+                shown = rows.words[begin:end]
+                here = shown[shown >= 0].tolist() or [0, -1]
+                # From the first word that the row has to its last; some between may lack tokens.
+                texts[index] = example.words[here[0] : here[-1] + 1]
+                words[index, : end - begin] = np.where(shown >= 0, shown - here[0], -1)
             else:
                 texts[index] = example.texts
         inputs: dict[str, Any] = {"texts": texts}
@@ -87,17 +91,6 @@ def _question_and_slice(
         last += 1
     shown = np.where(inside[:, None], offsets - first, -1)
     return (example.question, context[first:last]), shown
-
-
-def _words(
-    example: TagExample, words: NDArray[np.int32]
-) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Return the words that a row has, and the number of each token's word among them."""
-    here = words[words >= 0]
-    if not len(here):
-        return (), words
-    first, last = int(here[0]), int(here[-1])  # words without tokens may be between them
-    return example.words[first : last + 1], np.where(words >= 0, words - first, -1)
 
 
 Texts = tuple[str, ...]

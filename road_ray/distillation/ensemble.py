@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -174,14 +174,6 @@ class LocalEnsemble(Ensemble):
         return stacked(answers, own_tokens=OWN_TOKENS in handle)
 
 
-class FoldMember(NamedTuple):
-    """Rows of a batch that one fold's teachers answer."""
-
-    fold: int
-    rows: Tensor  # their positions in the batch
-    handle: Any
-
-
 class OutOfFoldEnsemble(Ensemble):
     """Ensemble of cross-validation teachers: ``members[k]`` are those trained without fold ``k``,
     ``folds`` ``[rows]`` is the fold of each training row. M teachers answer each row.
@@ -208,8 +200,8 @@ class OutOfFoldEnsemble(Ensemble):
     def size(self) -> int:
         return self.members[0].size
 
-    def submit(self, batch: Mapping[str, Any]) -> list[FoldMember]:
-        """Send the rows of each fold to its teachers."""
+    def submit(self, batch: Mapping[str, Any]) -> list[tuple[int, Tensor, Any]]:
+        """Send the rows of each fold to its teachers; return folds, rows in the batch, handles."""
         if "rows" not in batch:
             raise DataError(
                 "the batch has no rows, so the teachers that were trained on them are unknown\n"
@@ -220,14 +212,14 @@ class OutOfFoldEnsemble(Ensemble):
         for fold in sorted(set(folds.tolist())):
             rows = (folds == fold).nonzero().squeeze(1)
             part = some_rows(inputs, rows.numpy())
-            parts.append(FoldMember(fold, rows, self.members[fold].submit(part)))
+            parts.append((fold, rows, self.members[fold].submit(part)))
         return parts
 
-    def gather(self, handle: list[FoldMember]) -> Tensor:
+    def gather(self, handle: list[tuple[int, Tensor, Any]]) -> Tensor:
         """Return the logits in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
-        answers = [self.members[part.fold].gather(part.handle) for part in handle]
-        rows = torch.cat([part.rows for part in handle]).to(answers[0].device)
-        return torch.cat(answers, 1)[:, rows.argsort()]
+        answers = [self.members[fold].gather(part) for fold, _, part in handle]
+        order = torch.cat([rows for _, rows, _ in handle]).argsort()
+        return torch.cat(answers, 1)[:, order.to(answers[0].device)]
 
     def close(self) -> None:
         for member in self.members:

@@ -92,7 +92,11 @@ def kd_rows(
     has 0. The gradient per distribution is ``T * (p_student - p_teacher)``. Source: Hinton et al.
     2015, section 2.
     """
-    check_temperature(temperature)
+    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:  # false for NaN too
+        raise ConfigError(
+            f"distillation.temperature is {temperature}\n"
+            f"  allowed: {MIN_TEMPERATURE} to {MAX_TEMPERATURE:g}; usual values are 1 to 8"
+        )
     _check_shapes(student_logits, soft_logits)
     student, soft = student_logits.float() / temperature, soft_logits.detach().float() / temperature
     valid = None
@@ -107,15 +111,6 @@ def kd_rows(
     gap = torch.where(probability > 0, log_soft - log_student, 0.0)
     rows = temperature**2 * (probability * gap).sum(-1)
     return rows if valid is None else torch.where(valid, rows, 0.0)
-
-
-def check_temperature(temperature: float) -> None:
-    """Raise ``ConfigError`` for a temperature without signal (0, negative, NaN, extreme)."""
-    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:  # false for NaN too
-        raise ConfigError(
-            f"distillation.temperature is {temperature}\n"
-            f"  allowed: {MIN_TEMPERATURE} to {MAX_TEMPERATURE:g}; usual values are 1 to 8"
-        )
 
 
 def _sum(rows: Tensor) -> Tensor:

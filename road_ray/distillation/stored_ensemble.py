@@ -225,7 +225,8 @@ class StoredEnsemble(Ensemble):
         for batch in batches():
             inputs = inputs_of(batch)
             for own, reader in zip(found, self._readers, strict=True):
-                own.append(_keys(reader, inputs))
+                texts = None if reader is None else reader.needed(inputs, "texts")
+                own.append(rows_of(inputs).keys if texts is None else keys_of_texts(texts))
         keys = [np.concatenate(own) for own in found]
         lacking = [n for n, tables in enumerate(self.tables) if not tables.holds(keys[n]).all()]
         with ExitStack() as stack:
@@ -290,11 +291,6 @@ class StoredEnsemble(Ensemble):
             except CheckpointError as error:
                 raise CheckpointError(f"teacher {number}: {error}") from error
             self.tables[number].add(rows.keys, counts_of(kind, rows.lengths), values)
-
-
-def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
-    """Return the keys of the rows of a batch for one teacher: by their tokens or by their texts."""
-    return rows_of(inputs).keys if reader is None else keys_of_texts(reader.needed(inputs, "texts"))
 
 
 def _stored_rows(

@@ -61,8 +61,14 @@ def check_teacher(
         raise CheckpointError(
             f"{directory}: no config.json\n  fix: name a model directory (hf/ of a run)"
         )
-    refuse_foreign(directory)
-    config = read_config(directory)
+    for path in sorted(directory.iterdir()):  # pickles, too, that no loader would open
+        if path.suffix in _FOREIGN_SUFFIXES and path.name not in _NEVER_LOADED:
+            raise CheckpointError(
+                f"{path}: a file that can run code does not belong in a model directory\n"
+                "  allowed: config.json, *.safetensors and tokenizer files\n"
+                "  fix: remove it; convert pickled weights to safetensors in a place you trust"
+            )
+    config = read_config(directory)  # which refuses fields that can run code
     _check_head(directory, config, task)
     _check_tokenizer(directory, config, student_tokenizer)
     return label_order(directory, config.id2label, task, label_map, key)
@@ -95,20 +101,6 @@ def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
                 f"{directory}: another tokenizer than the first teacher's\n"
                 "  fix: give the student's tokenizer (student_tokenizer=...) and `texts` in every "
                 "batch, or take teachers with one tokenizer"
-            )
-
-
-def refuse_foreign(directory: str | Path) -> None:
-    """Raise ``CheckpointError`` for a file that could run code when the model is loaded; pickles
-    are refused even if no loader would open them. Fields of its files are checked as they are read.
-    """
-    directory = Path(directory)
-    for path in sorted(directory.iterdir()):
-        if path.suffix in _FOREIGN_SUFFIXES and path.name not in _NEVER_LOADED:
-            raise CheckpointError(
-                f"{path}: a file that can run code does not belong in a model directory\n"
-                "  allowed: config.json, *.safetensors and tokenizer files\n"
-                "  fix: remove it; convert pickled weights to safetensors in a place you trust"
             )
 
 

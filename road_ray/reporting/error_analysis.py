@@ -70,7 +70,10 @@ def _scored_error(
     if isinstance(row, TagExample):
         return _tags(row, predicted)
     if isinstance(row, ChoiceExample):
-        return _choice(row, predicted)
+        if row.answer is None or row.answer == int(predicted):
+            return None
+        gold, chosen = row.choices[row.answer], row.choices[int(predicted)]
+        return 0.0, Example(row.question, (), gold, chosen, f"row {row.id}")
     return _label(row, predicted, entry, kind)
 
 
@@ -122,13 +125,6 @@ def _label(
     return (
         None if gold == predicted else (0.0, Example(texts, (), gold, predicted, f"row {row.id}"))
     )
-
-
-def _choice(row: ChoiceExample, predicted: str) -> tuple[float, Example] | None:
-    if row.answer is None or row.answer == int(predicted):
-        return None
-    gold, chosen = row.choices[row.answer], row.choices[int(predicted)]
-    return 0.0, Example(row.question, (), gold, chosen, f"row {row.id}")
 
 
 def _tags(row: TagExample, predicted: str) -> tuple[float, Example] | None:

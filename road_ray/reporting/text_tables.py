@@ -5,24 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-_PRINCIPAL = {
-    "f1",
-    "exact",
-    "accuracy",
-    "macro_f1",
-    "micro_f1",
-    "samples_f1",
-    "entity_f1",
-    "matthews",
-    "pearson",
-    "spearman",
-    "at_threshold_micro_f1",
-    "at_threshold_macro_f1",
-    "at_threshold_f1",
-    "at_threshold_exact",
-}
-
-
+_PRINCIPAL = {"f1", "exact", "accuracy", "macro_f1", "micro_f1", "samples_f1", "entity_f1"}
+_PRINCIPAL |= {"matthews", "pearson", "spearman", "at_threshold_f1", "at_threshold_exact"}
+_PRINCIPAL |= {"at_threshold_micro_f1", "at_threshold_macro_f1"}
 # Control characters, marks that change the reading direction, line and paragraph separators,
 # byte order marks, lone surrogates (bytes of a file name that are not UTF-8).
 _UNPRINTABLE = re.compile(

@@ -20,7 +20,6 @@ from road_ray.distillation.annotate import (
     allowed_of,
     annotate,
     model_inputs,
-    soft_loss,
     student_loss,
     targets_of,
 )
@@ -263,7 +262,7 @@ def test_gold_and_teachers_share_the_loss():
     outputs, batch = classified()
     soft = kd_loss(outputs.logits, SOFT, temperature=3.0)
     loss = student_loss(outputs, batch, temperature=3.0, kd_weight=0.25)
-    torch.testing.assert_close(loss, 0.75 * outputs.loss + 0.25 * soft)
+    assert_close(loss, 0.75 * outputs.loss + 0.25 * soft)
     loss.backward()
     assert outputs.logits.grad.abs().sum() > 0
 
@@ -285,7 +284,7 @@ def test_question_and_padding_of_spans_are_left_out():
     seen = [0, 2, 3, 4]
     both = torch.stack([start, end], 1)[..., seen]
     expected = kd_loss(both, soft[..., seen], temperature=2.0)
-    torch.testing.assert_close(soft_loss(outputs, batch, 2.0), expected)
+    assert_close(student_loss(outputs, batch, temperature=2.0, kd_weight=1.0), expected)
 
 
 def test_mistakes_are_told():
@@ -315,7 +314,7 @@ def test_a_batch_without_labels_learns_from_the_teachers_alone():
     outputs.loss = torch.nn.functional.cross_entropy(outputs.logits, unknown["labels"])
     assert outputs.loss.isnan()
     loss = student_loss(outputs, unknown, kd_weight=0.25)
-    torch.testing.assert_close(loss, 0.25 * soft_loss(outputs, unknown, 2.0))
+    assert_close(loss, 0.25 * kd_loss(outputs.logits, SOFT, temperature=2.0))
 
 
 def annotated(logits, labels, rule="mean", each=False):

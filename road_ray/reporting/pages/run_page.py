@@ -79,16 +79,13 @@ def run_page(run: RunRecord) -> Page:
         Section("Lineage", _lineage(run)),
         Section("Set-up", _setup(run)),
     ]
-    return Page(run.name, _about(run), f"road {run.verb}", _tiles(run), filled(sections))
-
-
-def _about(run: RunRecord) -> str:
     keys = ("data.datasets", "data.dataset", "data.corpus")
     on = setting(next(filter(None, map(run.settings.get, keys)), None))
-    text = _ABOUT.get(run.verb, "A run") + (f": {on}." if on != setting(None) else ".")
+    about = _ABOUT.get(run.verb, "A run") + (f": {on}." if on != setting(None) else ".")
     if not run.finished:
-        text += f" Not finished: the last row is of step {run.steps:,}."
-    return " ".join([text, *run.problems])
+        about += f" Not finished: the last row is of step {run.steps:,}."
+    about = " ".join([about, *run.problems])
+    return Page(run.name, about, f"road {run.verb}", _tiles(run), filled(sections))
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:

@@ -69,11 +69,13 @@ def tie(sweep: Sweep) -> str:
         return f"No difference: {len(values)} trials have the same value, {high:.4g}."
     seeds = sweep.settings.get("seeds", 1)
     if isinstance(seeds, int) and seeds > 1:
-        error, freedom = _error_over_seeds(sweep, seeds), len(values) * (seeds - 1)
-        source = f"over {seeds} seeds"
+        known = [trial.deviations[0] for trial in sweep.complete if trial.deviations]
+        squares = [float(d) ** 2 for d in known if d is not None and isfinite(d)]
+        error = sqrt(sum(squares) / len(values) / seeds) if len(squares) == len(values) else None
+        freedom, source = len(values) * (seeds - 1), f"over {seeds} seeds"
     else:
         error, freedom, source = _standard_error(sweep, values[0]), 10**6, "on the evaluated rows"
-    if error is None:
+    if error is None:  # a deviation, or the number of rows, is unknown
         return ""
     from scipy.stats import studentized_range
 
@@ -83,17 +85,6 @@ def tie(sweep: Sweep) -> str:
         f"No difference beyond noise: {span}; {source} one value is uncertain by ± {error:.2g}. "
         "More rows or more seeds a trial (seeds: 3) can tell them apart."
     )
-
-
-def _error_over_seeds(sweep: Sweep, seeds: int) -> float | None:
-    """Return the standard error of a mean over seeds, from the deviations of all trials; None if
-    one is unknown.
-    """
-    known = [trial.deviations[0] for trial in sweep.complete if trial.deviations]
-    deviations = [float(d) for d in known if d is not None and isfinite(d)]
-    if len(deviations) < len(sweep.complete):
-        return None
-    return sqrt(sum(deviation**2 for deviation in deviations) / len(deviations) / seeds)
 
 
 def _standard_error(sweep: Sweep, value: float) -> float | None:

@@ -187,20 +187,17 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
             [run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if is_decisive(k))]
         )
         groups.setdefault(key, []).append(run)
-    names = [_common_name(members) for members in groups.values()]
+    names = [members[0].name for members in groups.values()]
+    for number, members in enumerate(groups.values()):
+        if len(members) > 1:  # `mean` for `mean-10` and `mean-11`
+            stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in members}
+            more = f"{names[number]} and {len(members) - 1} more"
+            names[number] = stems.pop() if len(stems) == 1 else more
     twice = {name for name in names if names.count(name) > 1}
     return [
         Group(str(members[0].directory) if name in twice else name, members)
         for name, members in zip(names, groups.values(), strict=True)
     ]
-
-
-def _common_name(runs: Sequence[RunRecord]) -> str:
-    """Return ``mean`` for ``mean-10`` and ``mean-11``; a single run keeps its name."""
-    if len(runs) == 1:
-        return runs[0].name
-    stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in runs}
-    return stems.pop() if len(stems) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
 
 
 def is_decisive(key: str) -> bool:
