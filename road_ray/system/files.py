@@ -234,14 +234,11 @@ def problems_of(directory: Path, files: Mapping[str, Mapping[str, Any]]) -> list
     return problems
 
 
-def mark() -> str:
-    """Return the host and the id of this process, the end of the names of what it stages."""
-    return f"{_host()}-{os.getpid()}"
-
-
 def staged_beside(path: Path, kind: str = "tmp") -> Path:
-    """Return the hidden path beside ``path`` where this process stages it."""
-    return path.with_name(f".{path.name}.{kind}-{mark()}")
+    """Return the hidden path beside ``path`` where this process stages it; host and process are the
+    end of its name.
+    """
+    return path.with_name(f".{path.name}.{kind}-{_host()}-{os.getpid()}")
 
 
 @contextmanager

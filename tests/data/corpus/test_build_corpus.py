@@ -20,7 +20,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import DataError, ResourceError
-from road_ray.system.files import mark
+from road_ray.system.files import staged_beside
 
 DOCUMENTS = [
     "The cat sat on the mat. It was warm! Was it red?\nThe dog ran home. " * (1 + n % 5)
@@ -148,8 +148,8 @@ def test_a_build_that_breaks_is_no_corpus_and_the_next_one_is_whole(
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "c", tokenizer, breaking())
     assert "MANIFEST.json" not in files(tmp_path / "c")
-    killed = f".shard-00000-00000.arrow.tmp-{mark().rpartition('-')[0]}-{2**22 + 1}"
-    (tmp_path / "c" / killed).write_bytes(b"half")
+    own = staged_beside(tmp_path / "c" / "shard-00000-00000.arrow")
+    own.with_name(f"{own.name.rpartition('-')[0]}-{2**22 + 1}").write_bytes(b"half")
     build(tmp_path / "c", tokenizer)
     build(tmp_path / "whole", tokenizer)
     assert files(tmp_path / "c") == files(tmp_path / "whole")
