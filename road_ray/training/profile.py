@@ -186,7 +186,6 @@ def measure(
     optimizer_bytes = sum(value.nbytes for value in states if torch.is_tensor(value))
     parameters = list(objective.parameters())
     weights = sum(parameter.nbytes for parameter in parameters)
-    seconds = [phase.seconds() for phase in phases]
     return Measured(
         total_steps=total,
         rows_per_step=mean(lambda phase: phase.totals.rows / phase.num_steps),
@@ -199,7 +198,7 @@ def measure(
         seconds_per_step=mean(lambda phase: median(phase.seconds())),
         seconds_range=(mean(lambda phase: min(phase.seconds())), mean(lambda p: max(p.seconds()))),
         data_seconds_per_step=mean(lambda phase: median(step[0] for step in phase.timed)),
-        seconds_by_phase=tuple(map(median, seconds)),
+        seconds_by_phase=tuple(median(phase.seconds()) for phase in phases),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
         rows_per_epoch=training.rows_per_epoch,
@@ -272,10 +271,10 @@ def _phase(
 
 
 def _part(batch: Batch, rows: int | None) -> Batch:
-    """Return the first rows of a batch; its noise ``[K, B, L]`` is cut in the second dimension."""
+    """Return the first rows of a batch, all for None; its noise ``[K, B, L]`` is cut in the second
+    dimension.
+    """
     num_all_rows = len(batch["input_ids"])
-    if rows is None or rows >= num_all_rows:
-        return batch
 
     def cut(value: object) -> Any:
         if not torch.is_tensor(value) or not value.dim():

@@ -69,9 +69,3 @@ def batch():
         "task": "",
         "dataset": "corpus",
     }
-
-
-@pytest.fixture
-def sized():
-    """``sized(width)``: the configuration of a tiny encoder."""
-    return config_of

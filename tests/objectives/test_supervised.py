@@ -31,6 +31,7 @@ from road_ray.distillation.hidden_state_matching import (
 from road_ray.distillation.schedule import schedule
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Distilled, Supervised, label_loss
+from tests.objectives.conftest import config_of
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 SIMILARITY = Task("similarity", Regress(0, 5))
@@ -319,12 +320,12 @@ def test_the_error_of_attention_by_hand():
 
 
 @pytest.fixture
-def pair(tmp_path, sized):
+def pair(tmp_path):
     """A student, and the directory of a teacher of the very same weights."""
     torch.manual_seed(0)
-    teacher = ElectraForSequenceClassification(sized(32))
+    teacher = ElectraForSequenceClassification(config_of(32))
     teacher.save_pretrained(tmp_path)
-    student = ElectraModel(sized(32))
+    student = ElectraModel(config_of(32))
     student.load_state_dict(teacher.electra.state_dict())
     return MultitaskModel(student, [PAIR]), tmp_path
 
@@ -375,8 +376,8 @@ def test_padding_changes_nothing(pair, soft_batch):
         assert_close(here[name].total, there[name].total, rtol=1e-4, atol=1e-4)
 
 
-def test_a_narrower_student_learns_a_projection_of_its_own(pair, soft_batch, tmp_path, sized):
-    student = MultitaskModel(ElectraModel(sized(16)), [PAIR])
+def test_a_narrower_student_learns_a_projection_of_its_own(pair, soft_batch, tmp_path):
+    student = MultitaskModel(ElectraModel(config_of(16)), [PAIR])
     matching = StateMatching(
         student.encoder, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
     )
