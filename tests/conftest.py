@@ -225,6 +225,11 @@ class Said:
     out: str
     err: str
 
+    def good(self) -> Said:
+        """Return it if the command ended well."""
+        assert self.code == 0, self.err
+        return self
+
 
 @cache
 def _command_of(app: Any) -> Any:

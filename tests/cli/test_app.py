@@ -95,8 +95,7 @@ def test_flags_go_over_overrides_and_json_silences_progress(road, recipe, tmp_pa
     flags = ("--seed", 3, "--workers", 2, "--gpus-per-worker", 0.5, "--address", "ray://h:1")
     result = road(
         "finetune", file, "seed=2", "data.epochs=1", *flags, "--run-dir", tmp_path, "--json"
-    )
-    assert result.code == 0
+    ).good()
     assert json.loads(result.out) == {"directory": str(tmp_path), "metrics": {"eval/a/f1": 50.0}}
     (config,) = seen
     assert (config.seed, config.init, config.data.epochs) == (3, "x", 1.0)
@@ -231,8 +230,7 @@ def test_a_cluster_that_is_not_there_is_a_cluster_error(road):
 
 @pytest.mark.parametrize("name", ["local", "clusters/aws.yaml", "kuberay/raycluster"])
 def test_a_shipped_cluster_file_is_printed(road, name):
-    result = road("submit", "--cluster", name, "show")
-    assert result.code == 0
+    result = road("submit", "--cluster", name, "show").good()
     (file, profile) = [Path(line.removeprefix("# ")) for line in result.err.splitlines()]
     assert result.out == file.read_text()
     assert profile.name.endswith(".profile.yaml")

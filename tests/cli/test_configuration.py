@@ -79,8 +79,7 @@ def test_road_check_tells_a_data_root_that_is_not_there(road):
 
 
 def test_a_key_is_explained_for_each_verb_that_has_it(road):
-    result = road("explain", "optimizer.peak_lr", "--json")
-    assert result.code == 0
+    result = road("explain", "optimizer.peak_lr", "--json").good()
     (first,) = json.loads(result.out)
     assert first["allowed"] == "0 < value <= 1"
     assert (first["default"]["pretrain"], first["default"]["finetune"]) == (5e-4, 3e-4)

@@ -10,15 +10,13 @@ from road_ray.cli.plan import duration, format_comparison, format_plan
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
     line = [*flags(sentiment), "--run-dir", tmp_path / "run"]
-    result = road("plan", "finetune", *line)
-    assert result.code == 0
+    result = road("plan", "finetune", *line).good()
     for word in ("steps", "rows", "epochs", "parameters", "memory of a worker", "all steps"):
         assert word in result.out
     command = shlex.join(["road", "finetune", *map(str, line)])
     assert result.out.endswith(f"next: {command}\n")
     assert road("plan", "finetune", *line, "--seed", "3", "--json").code == 0
-    dry = road("finetune", *line, "--dry-run", "--json")
-    assert dry.code == 0
+    dry = road("finetune", *line, "--dry-run", "--json").good()
     assert json.loads(dry.out)["steps"] == 6
     assert not (tmp_path / "run").exists()
 

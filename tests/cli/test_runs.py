@@ -10,8 +10,7 @@ import pytest
 
 
 def test_runs_of_a_folder_are_listed(road, pretrained):
-    result = road("runs", "list", pretrained.directory.parent, "--json")
-    assert result.code == 0
+    result = road("runs", "list", pretrained.directory.parent, "--json").good()
     rows = {row["name"]: row for row in json.loads(result.out)}
     assert rows["pretrained"]["verb"] == "pretrain"
     assert rows["pretrained"]["state"] == "finished"
@@ -120,8 +119,7 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
         shutil.copytree(
             pretrained.directory, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")
         )
-    result = road("runs", "list", tmp_path)
-    assert result.code == 0
+    result = road("runs", "list", tmp_path).good()
     assert len(result.out.splitlines()) == 2 + len(names)
     for shown in (r"a\nverb  evil\u202e", r"b\r\x1b[31m", r"caf\udce9", r"\u2066c\ttab"):
         assert shown in result.out

@@ -41,13 +41,8 @@ for line in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def answers():
     """Exit code, CPU seconds from the start of Python on, and imported modules of each line."""
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE, *_EXIT_CODES],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    root, command = Path(__file__).parents[2], [sys.executable, "-c", _CODE, *_EXIT_CODES]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     rows = [text[7:] for text in done.stderr.splitlines() if text.startswith("ANSWER ")]
     return {line: rest for line, *rest in map(json.loads, rows)}, done.stderr
 

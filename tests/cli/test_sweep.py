@@ -37,8 +37,7 @@ def done(tmp_path):
 @pytest.mark.usefixtures("drawn_figures")
 def test_people_see_the_trials_and_the_best(road, done):
     file, directory = done
-    result = road("sweep", file, "--run-dir", directory)
-    assert result.code == 0
+    result = road("sweep", file, "--run-dir", directory).good()
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in result.out
     assert f"model: {directory}/trials/0001/seed-0" in result.out
     assert f"report: {directory}/report.html" in result.out
@@ -51,8 +50,7 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
     place = tmp_path / "sweep"
     tiny = ["data.root=miniature", "encoder.layers=1", f"data.shards={tmp_path / 'shards'}"]
-    result = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny)
-    assert result.code == 0, result.err
+    result = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny).good()
     assert result.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
     assert "as measured here on three steps" in result.out
     assert "all trials  2 such runs: " in result.out

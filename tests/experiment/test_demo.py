@@ -58,8 +58,7 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     monkeypatch.setattr(demo, "ROOT", str(world))
     sizes = {"num_teachers": 2, "num_seeds": 1}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
-    outcome = road(*command)
-    assert outcome.code == 0, outcome.err
+    outcome = road(*command).good()
     for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "single teachers"):
         assert name in outcome.out
     assert len(json.loads((tmp_path / "table.json").read_text())["arms"]) == 4

@@ -57,8 +57,7 @@ def test_every_arm_of_a_comparison_of_pre_training_is_estimated(small, road, fla
     settings = small | {"num_seeds": 2}
     planned = Experiment(configure("reproduce", overrides=settings))
     name = settings.pop("comparison")
-    result = road("reproduce", name, *flags(settings), "--dry-run", "--json")
-    assert result.code == 0, result.err
+    result = road("reproduce", name, *flags(settings), "--dry-run", "--json").good()
     assert not (tmp_path / "run").exists()
     found = json.loads(result.out)
     pairs = [(arm, seed) for arm in planned.arms for seed in (0, 1)]

@@ -164,8 +164,7 @@ def test_an_experiment_of_ones_own_is_one_file(tiny, road, flags, tmp_path):
         "data: {dataset: sst2, max_rows: 20}\n"
     )
     given = {key: value for key, value in tiny("own").items() if key != "comparison"}
-    result = road("reproduce", file, *flags(given))
-    assert result.code == 0, result.err
+    result = road("reproduce", file, *flags(given)).good()
     assert "a low rate" in result.out
     assert "seeds for 80% power" in result.out
     assert f"report: {tmp_path / 'run' / 'report.html'}" in result.out

@@ -21,8 +21,7 @@ LENGTH = 8
 
 def test_rows_that_are_cut_are_told_by_each_command(road, flags, sentiment, tmp_path, caplog):
     short = sentiment | {"data.max_length_tokens": LENGTH}
-    result = road("finetune", *flags(short), "--run-dir", tmp_path / "run")
-    assert result.code == 0, result.err
+    result = road("finetune", *flags(short), "--run-dir", tmp_path / "run").good()
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     for start, what in (("eval", "rows"), ("data", "training rows")):
         rows, percent = (
@@ -31,8 +30,7 @@ def test_rows_that_are_cut_are_told_by_each_command(road, flags, sentiment, tmp_
         told = f"note: sst2: {rows:,.0f} {what} are truncated, {percent:.1f}% of all tokens"
         assert rows > 0 < percent < 100
         assert told in result.out
-    page = road("report", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert page.code == 0
+    road("report", tmp_path / "run", "--out", tmp_path / "page.html").good()
     assert "training rows are truncated" in (tmp_path / "page.html").read_text()
     judged = json.loads(road("evaluate", tmp_path / "run", "--json").out)["metrics"]
     assert judged["eval/sst2/truncated_rows"] == metrics["eval/sst2/truncated_rows"]
@@ -97,8 +95,7 @@ def test_a_student_learns_from_teachers_window_by_window(
     runs = {}
     for answers in ("live", "once"):
         chosen |= {"distillation.answers": answers, "distillation.host": "process"}
-        result = road("distill", *flags(chosen), "--run-dir", tmp_path / answers)
-        assert result.code == 0, result.err
+        road("distill", *flags(chosen), "--run-dir", tmp_path / answers).good()
         runs[answers] = json.loads((tmp_path / answers / "metrics.json").read_text())
     assert runs["live"] == pytest.approx(runs["once"])
 

@@ -44,8 +44,7 @@ def plain(directory, texts):
 
 def trained(road, reviews, init, tmp_path, *more):
     steps = ("training.steps=2", "data.batch_size=8", f"run_dir={tmp_path / 'run'}", "-q")
-    result = road("finetune", reviews, f"init={init}", *steps, *more)
-    assert result.code == 0, result.err
+    road("finetune", reviews, f"init={init}", *steps, *more).good()
     return tmp_path / "run" / "hf"
 
 
@@ -63,11 +62,10 @@ def test_rows_as_long_as_an_odd_position_table(road, reviews, tmp_path, position
     limit = (f"data.max_length_tokens={positions}",) if is_named else ()
     model = trained(road, reviews, init, tmp_path, *limit)
     assert_close(predicted(model, texts), plain(model, texts), rtol=1e-4, atol=1e-5)
-    result = road(
+    road(
         *("evaluate", reviews, f"init={tmp_path / 'run'}", "data.datasets=[reviews]"),
         *(f"run_dir={tmp_path / 'judged'}", "-q"),
-    )
-    assert result.code == 0, result.err
+    ).good()
 
 
 def test_a_teacher_with_fewer_positions_than_the_batch_reads_its_rows(tmp_path):
@@ -113,8 +111,7 @@ def test_an_empty_text_is_a_row_of_a_tagger_and_of_a_model_without_template(tmp_
     model = publish(tmp_path / "tags", "bert", "ForTokenClassification", labels=labels)
     rows = [{"text": "a film"}, {"text": ""}, {"text": "  "}, {"text": "New Zealand"}]
     write_rows(tmp_path / "rows.jsonl", rows)
-    result = road("predict", model, tmp_path / "rows.jsonl", "--output", tmp_path / "out.jsonl")
-    assert result.code == 0, result.err
+    road("predict", model, tmp_path / "rows.jsonl", "--output", tmp_path / "out.jsonl").good()
     out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [len(row["tags"]) for row in out] == [2, 0, 0, 2]
     alone = load(model)(["a film", "New Zealand"])

@@ -81,8 +81,7 @@ def test_a_student_learns_from_a_teacher_that_truncates(
     named = [str(models / "fits"), str(models / "short")]
     chosen = sentiment | changes | {"distillation.teachers": named, "console": "plain"}
     chosen |= {"distillation.host": "process", "training.steps": 2}
-    result = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
-    assert result.code == 0, result.err
+    road("distill", *flags(chosen), "--run-dir", tmp_path / "run").good()
     for part in (f"teacher 1 ({models / 'short'}) reads at most 16 tokens", "teachers/cut_1"):
         assert (part in caplog.text) == warns
     assert "warning: teacher 0" not in caplog.text

@@ -116,8 +116,9 @@ def test_labels_share_a_temperature_and_thresholds_are_of_calibrated_probabiliti
 
 def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
     dev = write_rows(tmp_path / "dev.jsonl", rows(32, 2))
-    done = road("evaluate", str(student.directory), str(dev), "--json", f"run_dir={tmp_path}/own")
-    assert done.code == 0, done.err
+    done = road(
+        "evaluate", str(student.directory), str(dev), "--json", f"run_dir={tmp_path}/own"
+    ).good()
     judged = json.loads(done.out)["metrics"]
     assert judged.items() <= student.metrics.items()
     assert "eval/moods/at_threshold_micro_f1" in judged
@@ -126,8 +127,7 @@ def test_evaluate_predict_and_onnx_agree(road, student, tmp_path):
     predicted = {}
     for name, model in {"plain": student.directory, "onnx": onnx}.items():
         output = tmp_path / f"{name}.jsonl"
-        done = road("predict", str(model), str(dev), "--output", str(output))
-        assert done.code == 0, done.err
+        done = road("predict", str(model), str(dev), "--output", str(output)).good()
         predicted[name] = [json.loads(line) for line in output.read_text().splitlines()]
     for plain, other in zip(predicted["plain"], predicted["onnx"], strict=True):
         assert plain["labels"] == other["labels"]

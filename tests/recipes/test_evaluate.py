@@ -27,8 +27,7 @@ def attempt(road, world, tmp_path):
 
 def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_run, tmp_path):
     """The threshold was tuned on windows of another stride than the default."""
-    result = attempt(span_run.directory, "newsqa")
-    assert result.code == 0, result.err
+    result = attempt(span_run.directory, "newsqa").good()
     figures = json.loads(result.out)["metrics"]
     assert figures == {k: v for k, v in span_run.metrics.items() if k.startswith("eval/newsqa/")}
     answers = json.loads((tmp_path / "run/predictions/newsqa/predictions.json").read_text())
@@ -88,8 +87,7 @@ def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, span_run, t
 
 def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teachers, tmp_path):
     where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
-    result = road("evaluate", *where, "--run-dir", tmp_path)
-    assert result.code == 0
+    result = road("evaluate", *where, "--run-dir", tmp_path).good()
     assert "no metrics: the split has no labels" in result.out
     assert f"predictions: {tmp_path / 'predictions'}" in result.out
     output = json.loads((tmp_path / "predictions" / "sst2" / "predictions.json").read_text())
@@ -122,8 +120,7 @@ def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
 ):
     """It was SST-2 for every model; no key of the data is given here."""
     words = (teachers.directory / what, "--run-dir", tmp_path / "run", "--json")
-    result = road("evaluate", *words)
-    assert result.code == 0, result.err
+    result = road("evaluate", *words).good()
     figures = json.loads(result.out)["metrics"]
     of_run = teachers.metrics
     if what != "teachers.json":
@@ -198,8 +195,7 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
         path.write_text("\n".join([lines[0], *(f"{text}\t{turned[n]}" for text, n in rows)]) + "\n")
     else:
         path.write_bytes((teachers.directory / "teacher-1" / "hf" / name).read_bytes())
-    second = road("evaluate", *words)
-    assert second.code == 0, second.err
+    second = road("evaluate", *words).good()
     assert f"{path}: then " in caplog.text
     single, two = (
         json.loads(result.out)["metrics"]["eval/sst2/accuracy"] for result in (first, second)
@@ -221,8 +217,7 @@ def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model,
     def accuracy(*names, more=()):
         name_labels(model, *names)
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
-        result = attempt(model, "sst2", more=more)
-        assert result.code == 0, result.err
+        result = attempt(model, "sst2", more=more).good()
         return json.loads(result.out)["metrics"]["eval/sst2/accuracy"]
 
     expected = accuracy("negative", "positive")

@@ -52,19 +52,14 @@ def test_a_start_from_one_that_starts_from_another_is_refused():
 
 
 def test_spread_by_hand():
-    figures = summarise_seeds(
-        [{"eval/cola/matthews": v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)]
-    )
-    assert figures == {
-        "eval/cola/matthews": 50.0,
-        "data/n": 1.0,
-        "eval/cola/matthews_median": 55.0,
-        "eval/cola/matthews_best": 80.0,
-        "eval/cola/matthews_deviation": pytest.approx(1000**0.5),
-    }
+    name = "eval/cola/matthews"
+    figures = summarise_seeds([{name: v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)])
+    spread = {f"{name}_median": 55.0, f"{name}_best": 80.0}
+    spread[f"{name}_deviation"] = pytest.approx(1000**0.5)
+    assert figures == {name: 50.0, "data/n": 1.0} | spread
     lines = [line.split() for line in text_tables.metrics_table(figures).splitlines()]
     assert lines[0] == ["metric", "value", "deviation", "median", "best"]
-    assert lines[2] == ["eval/cola/matthews", "50.00", "31.62", "55.00", "80.00"]
+    assert lines[2] == [name, "50.00", "31.62", "55.00", "80.00"]
 
 
 def test_the_average_of_medians_is_counted_as_the_paper_counts():

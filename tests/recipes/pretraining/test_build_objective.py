@@ -28,8 +28,7 @@ def attempt(road, flags, pretraining, tmp_path):
 
 @pytest.mark.parametrize("name", sorted({*OBJECTIVES} - {"electra"}))
 def test_objectives_beside_electra_train(attempt, tmp_path, name):
-    result = attempt(objective__name=name, training__steps=1, **MORE.get(name, {}))
-    assert result.code == 0, result.err
+    attempt(objective__name=name, training__steps=1, **MORE.get(name, {})).good()
     AutoModel.from_pretrained(tmp_path / "run" / "hf")
     record = json.loads((tmp_path / "run" / "hf" / "road_ray.json").read_text())
     assert record["objective"] == name
@@ -43,14 +42,12 @@ def test_other_encoders_are_trained_and_gone_on_from(attempt, tmp_path, family):
     hf = tmp_path / "first" / "hf"
     assert AutoModel.from_pretrained(hf).config.model_type == family
     ElectraForMaskedLM.from_pretrained(hf / "generator")
-    more = attempt("second", init=hf, generator__init=hf, objective__name="replace_mlm", **chosen)
-    assert more.code == 0, more.err
+    attempt("second", init=hf, generator__init=hf, objective__name="replace_mlm", **chosen).good()
 
 
 @pytest.mark.parametrize("kind", ["uniform", "unigram"])
 def test_generators_that_look_at_no_context(attempt, tmp_path, kind):
-    result = attempt(generator__kind=kind, training__steps=1)
-    assert result.code == 0, result.err
+    attempt(generator__kind=kind, training__steps=1).good()
     assert not (tmp_path / "run" / "hf" / "generator").exists()
 
 
@@ -60,8 +57,7 @@ def test_two_stages_are_two_runs(attempt, tmp_path):
     first = tmp_path / "first"
     stage = {"init": first, "generator__init": first, "generator__scale": 1.0}
     stage |= {"training__steps": 2}
-    result = attempt("second", generator__kind="frozen", **stage)
-    assert result.code == 0, result.err
+    result = attempt("second", generator__kind="frozen", **stage).good()
     original = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
     assert original == (first / "hf" / "model.safetensors").read_bytes()
     rows = read_rows(tmp_path / "second" / "metrics.jsonl")
@@ -121,8 +117,7 @@ def with_bias(directory, place, name, value):
 def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
     name = "discriminator_predictions.dense_prediction.bias"
     place = with_bias(pretrained.hf_dir, tmp_path / "published", name, 7.0)
-    result = attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain")
-    assert result.code == 0, result.err
+    attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain").good()
     assert "heads kept: discriminator_predictions; new: none" in caplog.text
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[name].item() == pytest.approx(7.0, abs=1e-3)
@@ -145,9 +140,8 @@ def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
     for key in ("hidden_size", "intermediate_size", "embedding_size"):
         same[f"encoder__{key}"] = size[key]
     options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
-    result = attempt(init=whole, **options, **same)
-    assert result.code == 0, result.err
+    attempt(init=whole, **options, **same).good()
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)
-    result = attempt("other", init=pretrained.hf_dir, console="plain", **options)
+    attempt("other", init=pretrained.hf_dir, console="plain", **options)
     assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text

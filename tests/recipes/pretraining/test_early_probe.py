@@ -31,11 +31,8 @@ def probed(pretraining, tmp_path_factory):
 
 
 def test_the_figures_are_those_of_a_fine_tuning(probed, world, tmp_path):
-    tuned = rr.finetune(
-        init=probed.directory,
-        run_dir=tmp_path,
-        overrides={"data.root": world, "data.max_length_tokens": 64, "training.steps": 3},
-    )
+    keys = {"data.root": world, "data.max_length_tokens": 64, "training.steps": 3}
+    tuned = rr.finetune(init=probed.directory, run_dir=tmp_path, overrides=keys)
     assert probed.metrics[ACCURACY] == tuned.metrics[ACCURACY]
 
 

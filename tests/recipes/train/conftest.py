@@ -22,11 +22,8 @@ def student(sentiment, tmp_path):
 
     def run(name: str, *teachers: object, **changes: object) -> rr.Run:
         given = {"teachers": teachers, "host": "process", "seed": 7}
-        return rr.distill(
-            overrides=sentiment | {"distillation.precision": "fp32", **changes},
-            run_dir=tmp_path / name,
-            **given,
-        )
+        keys = sentiment | {"distillation.precision": "fp32", **changes}
+        return rr.distill(overrides=keys, run_dir=tmp_path / name, **given)
 
     return run
 

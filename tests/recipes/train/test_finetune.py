@@ -66,8 +66,7 @@ def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, c
     newest = tmp_path / "checkpoints" / "step-00000006" / "model.safetensors"
     os.truncate(newest, newest.stat().st_size // 2)
     (tmp_path / "metrics.json").unlink()
-    result = road(*command)
-    assert result.code == 0
+    road(*command).good()
     assert "damaged checkpoint skipped" in caplog.text
     assert "step-00000006" in caplog.text
     assert f"resuming from {tmp_path}/checkpoints/step-00000003" not in caplog.text, "quiet"

@@ -182,8 +182,7 @@ def test_labels_of_a_kept_head_are_refused_or_mapped(teachers, sentiment, tmp_pa
     line = "label_map='{LABEL_0: negative, LABEL_1: positive}'"
     assert result.code == 4
     assert line in result.err
-    result = road("finetune", *flags(chosen), line.replace("'", ""))
-    assert result.code == 0, result.err
+    result = road("finetune", *flags(chosen), line.replace("'", "")).good()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="flash attention may run here")
