@@ -230,6 +230,12 @@ class Said:
         assert self.code == 0, self.err
         return self
 
+    def refused(self, code: int, *words: str) -> Said:
+        """Return it if the command ended with this code and an error that has these words."""
+        assert self.code == code, self.err
+        assert [word for word in words if word not in self.err] == []
+        return self
+
 
 @cache
 def _command_of(app: Any) -> Any:

@@ -77,9 +77,7 @@ def test_a_cased_tokenizer(road, tmp_path):
 def test_mistakes_are_told(road, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.delenv("ROAD_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    result = road("data", *arguments)
-    assert result.code == code
-    assert message in result.err
+    road("data", *arguments).refused(code, message)
     assert not list(tmp_path.iterdir())
 
 
@@ -124,15 +122,11 @@ def test_answers_are_listed_verified_and_pruned(road, root):
     assert "2 tables, 0 damaged" in road("data", "store", "verify", root).out
     assert road("data", "store", "prune", root).code == 2  # nothing is named
     assert f"removed {line['name']}" in road("data", "store", "prune", root, line["name"]).out
-    result = road("data", "store", "ls", root)
-    assert result.code == 2
-    assert "no answers of teachers" in result.err
+    road("data", "store", "ls", root).refused(2, "no answers of teachers")
 
 
 def test_a_damaged_table_is_told_by_the_exit_code(road, root):
     victim = next(root.glob("*/table-*/values.npy"))
     victim.write_bytes(b"")
     assert "damaged" in road("data", "store", "ls", root).out
-    result = road("data", "store", "verify", root)
-    assert result.code == 3
-    assert victim.parent.name in result.err
+    road("data", "store", "verify", root).refused(3, victim.parent.name)

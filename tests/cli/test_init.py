@@ -91,9 +91,7 @@ def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, con
 )
 def test_a_mistake_changes_nothing(road, reviews, words, code, message):
     before = {path.name: path.read_bytes() for path in reviews.iterdir()}
-    result = road("init", *words)
-    assert result.code == code
-    assert message in result.err
+    road("init", *words).refused(code, message)
     assert {path.name: path.read_bytes() for path in reviews.iterdir()} == before
 
 

@@ -154,7 +154,7 @@ def test_figures_for_a_paper(road, tmp_path):
 def test_an_unknown_baseline_is_a_mistake_of_the_user(road, tmp_path):
     runs = [run_in(tmp_path / name) for name in ("none", "mean")]
     out = tmp_path / "page.html"
-    result = road("report", *runs, "--baseline", "nnoe", "--out", out)
-    assert result.code == 2
-    assert "--baseline nnoe: no such group; did you mean 'none'?" in result.err
+    road("report", *runs, "--baseline", "nnoe", "--out", out).refused(
+        2, "--baseline nnoe: no such group; did you mean 'none'?"
+    )
     assert not out.exists()

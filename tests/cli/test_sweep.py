@@ -88,7 +88,5 @@ def test_scripts_get_json(road, done):
 )
 def test_a_mistake_is_told_before_anything_starts(road, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    result = road("sweep", *arguments)
-    assert result.code == 2
-    assert message in result.err
+    road("sweep", *arguments).refused(2, message)
     assert list(tmp_path.iterdir()) == []

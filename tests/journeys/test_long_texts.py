@@ -102,6 +102,6 @@ def test_a_student_learns_from_teachers_window_by_window(
 
 def test_windows_of_pairs_are_refused_before_the_training(road, flags, sentiment, tmp_path):
     chosen = sentiment | {"data.dataset": "mnli", "data.windows": "mean"}
-    result = road("finetune", *flags(chosen), "--run-dir", tmp_path / "run")
-    assert result.code == 2
-    assert "data.windows = mean: mnli has rows of two texts" in result.err
+    road("finetune", *flags(chosen), "--run-dir", tmp_path / "run").refused(
+        2, "data.windows = mean: mnli has rows of two texts"
+    )

@@ -57,12 +57,10 @@ def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path):
 
 
 def test_missing_files_are_named_before_the_first_evaluation(attempt, span_run, tmp_path):
-    result = attempt(span_run.hf_dir, "squad_v2", "squad_v1", more=("data.split=test",))
-    assert result.code == 2
-    assert "data set 'squad_v2' has no test split" in result.err
-    result = attempt(span_run.hf_dir, "squad_v2", "triviaqa")
-    assert result.code == 3
-    assert "no files of triviaqa (dev) below" in result.err
+    attempt(span_run.hf_dir, "squad_v2", "squad_v1", more=("data.split=test",)).refused(
+        2, "data set 'squad_v2' has no test split"
+    )
+    attempt(span_run.hf_dir, "squad_v2", "triviaqa").refused(3, "no files of triviaqa (dev) below")
     assert not (tmp_path / "run").exists()
 
 
@@ -109,9 +107,7 @@ def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teac
 def test_what_cannot_be_judged_is_said(attempt, span_run, init, names, code, message):
     more = ("tune_threshold_on=squad_v2",) if "tune" in names else ()
     names = [name for name in names if name != "tune"]
-    result = attempt(span_run.hf_dir if init is None else init, *names, more=more)
-    assert result.code == code
-    assert message in result.err
+    attempt(span_run.hf_dir if init is None else init, *names, more=more).refused(code, message)
 
 
 @pytest.mark.parametrize("what", ["teachers.json", "teacher-1", "teacher-1/hf"])
@@ -234,9 +230,7 @@ def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model,
 )
 def test_evaluate_refuses_labels_that_are_not_those_of_the_task(attempt, model, names):
     name_labels(model, *names)
-    result = attempt(model, "sst2")
-    assert result.code == 4
-    assert "are not those of task 'sentiment'" in result.err
+    result = attempt(model, "sst2").refused(4, "are not those of task 'sentiment'")
     if len(set(names)) == 2:
         line = f"label_map='{{{names[0]}: negative, {names[1]}: positive}}'"
         assert line in result.err

@@ -57,15 +57,13 @@ def test_two_stages_are_two_runs(attempt, tmp_path):
     first = tmp_path / "first"
     stage = {"init": first, "generator__init": first, "generator__scale": 1.0}
     stage |= {"training__steps": 2}
-    result = attempt("second", generator__kind="frozen", **stage).good()
+    attempt("second", generator__kind="frozen", **stage).good()
     original = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
     assert original == (first / "hf" / "model.safetensors").read_bytes()
     rows = read_rows(tmp_path / "second" / "metrics.jsonl")
     assert "train/generator" not in rows[-1]
     assert "train/generator_accuracy" in rows[-1]
-    result = attempt("third", generator__kind="frozen")
-    assert result.code == 2
-    assert "without generator.init" in result.err
+    attempt("third", generator__kind="frozen").refused(2, "without generator.init")
 
 
 def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):
@@ -74,26 +72,21 @@ def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
     vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
     for key in ("init", "generator__init"):
-        result = attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"})
-        assert result.code == 2
-        assert "was trained with another tokenizer" in result.err
+        attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"}).refused(
+            2, "was trained with another tokenizer"
+        )
 
 
 def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
-    result = attempt(objective__name="electre")
-    assert result.code == 2
-    assert "did you mean 'electra'" in result.err
-    result = attempt(objective__name="mlm", objective__options__candidates=5)
-    assert result.code == 2
-    assert "'mlm' has no option candidates" in result.err
-    assert "choose_fraction" in result.err
-    result = attempt(objective__name="mc_bert", objective__options__candidates=4.5)
-    assert result.code == 2
-    assert "allowed: a value like its default, 10" in result.err
+    attempt(objective__name="electre").refused(2, "did you mean 'electra'")
+    attempt(objective__name="mlm", objective__options__candidates=5).refused(
+        2, "'mlm' has no option candidates", "choose_fraction"
+    )
+    attempt(objective__name="mc_bert", objective__options__candidates=4.5).refused(
+        2, "allowed: a value like its default, 10"
+    )
     for name, value, allowed in (("temperature", 0, "value > 0"), ("mask_fraction", 2, "<= 1")):
-        result = attempt(**{f"objective__options__{name}": value})
-        assert result.code == 2
-        assert allowed in result.err
+        attempt(**{f"objective__options__{name}": value}).refused(2, allowed)
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():

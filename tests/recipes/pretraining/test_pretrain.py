@@ -98,24 +98,18 @@ def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_p
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, message):
-    result = attempt(init=pretrained.directory, **{key: value})
-    assert result.code == 2
-    assert message in result.err
+    attempt(init=pretrained.directory, **{key: value}).refused(2, message)
 
 
 def test_a_corpus_that_is_not_there_is_told(attempt, monkeypatch):
     monkeypatch.delenv("ROAD_DATA", raising=False)
-    result = attempt(data__corpus="no/such.txt")
-    assert result.code == 3
-    assert "no/such.txt" in result.err
-    result = attempt(data__corpus="no/such.txt", data__root="hub")
-    assert result.code == 2
-    assert "data.root" in result.err
+    attempt(data__corpus="no/such.txt").refused(3, "no/such.txt")
+    attempt(data__corpus="no/such.txt", data__root="hub").refused(2, "data.root")
 
 
 @pytest.mark.parametrize("key", ["init", "generator__init"])
 def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(attempt, tmp_path, key):
-    result = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
-    assert result.code == 2
-    assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in result.err
+    attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"}).refused(
+        2, f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory"
+    )
     assert not (tmp_path / "shards").exists()

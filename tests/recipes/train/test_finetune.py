@@ -177,8 +177,6 @@ class TestMistakes:
     def test_on_a_full_disk(self, road, flags, sentiment, small_disk, kibibytes):
         """Full before the record, at the first checkpoint and at the last model."""
         disk = small_disk(kibibytes)
-        result = road("finetune", *flags(sentiment), "--run-dir", disk / "run")
-        assert result.code == 4
-        assert str(disk) in result.err
-        assert "No space left" in result.err
-        assert "fix: free space there" in result.err
+        road("finetune", *flags(sentiment), "--run-dir", disk / "run").refused(
+            4, str(disk), "No space left", "fix: free space there"
+        )

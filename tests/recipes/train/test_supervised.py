@@ -247,7 +247,7 @@ def test_a_mistake_is_a_message_and_an_exit_code_before_the_first_step(
         return text
 
     arguments = [placed(argument) for argument in flags(overrides[verb] | changed)]
-    result = road(verb.replace("plain", "multitask"), *arguments, "--run-dir", tmp_path / "run")
-    assert result.code == code, result.err
-    assert placed(message) in result.err
+    road(verb.replace("plain", "multitask"), *arguments, "--run-dir", tmp_path / "run").refused(
+        code, placed(message)
+    )
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
