@@ -233,7 +233,6 @@ def build_corpus(
     parts: Sequence[Iterable[str]],
     place: Path | Storage,
     tokenizer: PreTrainedTokenizerFast,
-    *,
     max_length_tokens: int,
     source: str,
     processes: int | None = None,

@@ -150,7 +150,7 @@ def open_corpus(place: Path | Storage, data: CorpusConfig) -> Corpus:
     if isinstance(place, Path):
         file = place / MANIFEST
         try:
-            manifest, shards = _parse_manifest(file.read_bytes(), file, place)
+            manifest, shards = _parse_manifest(file.read_bytes(), place)
             mapped = []
             for shard in shards:
                 file = place / shard.name
@@ -165,7 +165,7 @@ def open_corpus(place: Path | Storage, data: CorpusConfig) -> Corpus:
         path = f"{place.base}/{MANIFEST}"
         entry = place.find(path)
         content = b"" if entry is None else place.read(path, 0, entry.size)
-        manifest, shards = _parse_manifest(content, place.shown(path), str(place))
+        manifest, shards = _parse_manifest(content, str(place))
         num_shuffled = min(num_shuffled or SHUFFLED_SHARDS, len(shards))
         opened = cached = CachedShards(place, shards, data, num_shuffled + 2)
         expect = cached.expect
@@ -200,12 +200,9 @@ class Shard(NamedTuple):
     sha256: str
 
 
-def _parse_manifest(
-    content: bytes, path: Path | str, corpus: Path | str
-) -> tuple[dict[str, Any], list[Shard]]:
-    """Return the manifest of a corpus and its shards. Raises ``DamagedCorpus`` for a damaged
-    one.
-    """
+def _parse_manifest(content: bytes, corpus: Path | str) -> tuple[dict[str, Any], list[Shard]]:
+    """Return the manifest of a corpus and its shards."""
+    path = f"{corpus}/{MANIFEST}"
     try:
         manifest: dict[str, Any] = json.loads(content)
         if manifest.get("format") != FORMAT:

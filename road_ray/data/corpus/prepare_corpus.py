@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,23 +62,13 @@ def prepare_corpus(
     files = text_files(place)
     parts, source = parts_of(files), _fingerprint(place, files)
     directory = _shards_at(data, source, tokenizer)
-    build = partial(
-        build_corpus,
-        parts,
-        directory,
-        tokenizer,
-        max_length_tokens=data.max_length_tokens,
-        source=source,
-        processes=processes,
-        encoding=encoding,
-    )
-    if not is_built(directory):
-        build()
     try:
         corpus = open_corpus(directory, data)
     except DamagedCorpus as error:
-        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
-        build()
+        if is_built(directory):
+            _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
+        length = data.max_length_tokens
+        build_corpus(parts, directory, tokenizer, length, source, processes, encoding)
         corpus = open_corpus(directory, data)
     if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
         raise DataError(
@@ -185,16 +174,12 @@ def _from_hub(name: str, shards: str) -> TextPlace:
     path, _, config = name.partition(":")
     try:
         data_files = load_dataset_builder(path, config or None).config.data_files or {}
-    except (OSError, ValueError) as error:
-        _log.warning("hub:%s: its files cannot be listed; all of it is fetched: %s", name, error)
-        data_files = {}
-    files = [str(file) for file in data_files.get("train", ())]
-    readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
-    if files and readable and not any("::" in file for file in files):
-        write_json_atomic(listed, files)
-        return tuple(files)
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    try:
+        files = [str(file) for file in data_files.get("train", ())]
+        readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
+        if files and readable and not any("::" in file for file in files):
+            write_json_atomic(listed, files)
+            return tuple(files)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         with staged_directory(copy) as staged:
             rows = load_rows(Hub(path, config or None), "train")
             rows.select_columns(["text"]).save_to_disk(staged)
@@ -216,18 +201,17 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
         below = None if root is None else root / data.tokenizer
         return load_tokenizer(below if below and below.exists() else data.tokenizer)
     directory = _learnt_at(data, place)
-    if _is_whole(directory):
-        return load_tokenizer(directory)
-    if directory.is_dir():
-        _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
-    _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    trained = train_wordpiece(Documents(place), vocab_size=data.vocab_size)
-    # Staged, because other runs may look for it at this moment.
-    with staged_directory(directory) as staged:
-        trained.save_pretrained(staged)
-        sums = hashes_of(staged, sorted(staged.iterdir()))
-        (staged / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
+    if not _is_whole(directory):
+        if directory.is_dir():
+            _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
+        _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        trained = train_wordpiece(Documents(place), vocab_size=data.vocab_size)
+        # Staged, because other runs may look for it at this moment.
+        with staged_directory(directory) as staged:
+            trained.save_pretrained(staged)
+            sums = hashes_of(staged, sorted(staged.iterdir()))
+            (staged / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
     return load_tokenizer(directory)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,7 +110,14 @@ def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
     assert len(corpus_tokenizer(settings, corpus_text(settings))) == 7
 
 
-def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
+@pytest.fixture
+def on_hub(monkeypatch):
+    """A data set of the hub whose files cannot be read as they are."""
+    builder = SimpleNamespace(config=SimpleNamespace(data_files=None))
+    monkeypatch.setattr("datasets.load_dataset_builder", lambda *_: builder)
+
+
+def test_a_data_set_of_the_hub_is_saved_once(on_hub, tmp_path, monkeypatch):
     import datasets
 
     calls = []
@@ -126,7 +134,7 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
     assert calls == [("owner/name", "small", "train")]
 
 
-def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):
+def test_a_data_set_that_the_hub_has_not_is_told(on_hub, tmp_path, monkeypatch):
     def load_dataset(hub, split):
         raise ValueError("unknown split train")
 
