@@ -55,12 +55,9 @@ def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp
     assert_close(detection_scores(loaded, batch["input_ids"], batch), scores)
 
 
-ALBERT = ELECTRA.model_copy(update={"family": "albert"})
-BERT = ELECTRA.model_copy(update={"family": "bert", "embedding_size": 32})
-
-
-@pytest.mark.parametrize("main", [ELECTRA, ALBERT, BERT], ids=lambda size: size.family)
-def test_a_generator_of_electra_s_kind_shares_any_embeddings(main):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_generator_of_electra_s_kind_shares_any_embeddings(family):
+    main = size(family)
     small = ELECTRA.model_copy(
         update={"hidden_size": 16, "heads": 1, "embedding_size": main.embedding_size}
     )
@@ -72,8 +69,9 @@ def test_a_generator_of_electra_s_kind_shares_any_embeddings(main):
     assert generator(input_ids=tokens).logits.shape == (2, 9, 50)
 
 
-@pytest.mark.parametrize("main", [ELECTRA, ALBERT, BERT], ids=lambda size: size.family)
-def test_all_of_one_family_can_be_shared(main):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_of_one_family_can_be_shared(family):
+    main = size(family)
     generator, detector = new_language_model(main, 50), new_discriminator(main, 50)
     share(generator, detector, "all")
     assert generator.base_model is detector.base_model

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from transformers import ElectraModel
 
-from road_ray.data.task_and_dataset import Classify, Span, Task
-from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.optimizer import (
     EPSILON,
@@ -23,16 +17,7 @@ from road_ray.training.optimizer import (
     parameter_groups,
     rate,
 )
-from tests.objectives.tiny import config_of
 from tests.training import conftest as tiny
-
-TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
-
-
-@pytest.fixture
-def objective():
-    torch.manual_seed(0)
-    return Supervised(MultitaskModel(ElectraModel(config_of(32, 0.1, layers=3)), TASKS))
 
 
 @pytest.mark.parametrize(
@@ -46,11 +31,6 @@ def test_warm_up_and_decay_multiply_or_follow_each_other(schedule, expected):
     rates = [rate(step, 100, 10, schedule) for step in range(101)]
     assert [rates[step] for step in (0, 5, 10, 55, 100)] == pytest.approx(expected)
     assert max(rates) == rates[10]
-
-
-@lru_cache
-def with_layers(layers):
-    return Supervised(MultitaskModel(ElectraModel(config_of(32, 0.1, layers=layers)), TASKS[:1]))
 
 
 @pytest.mark.parametrize(
@@ -67,13 +47,14 @@ def test_layer_multipliers_are_those_of_the_paper_and_of_the_code(
 ):
     """By depth: 0 embeddings, 1..layers the blocks, layers + 1 the heads."""
     config = OptimizerConfig(peak_lr=rate, layer_decay=decay, layer_decay_mode=mode)
-    rates = sorted({g["peak_lr"] for g in parameter_groups(with_layers(layers), config)})
+    rates = sorted({g["peak_lr"] for g in parameter_groups(tiny.supervised(layers=layers), config)})
     assert len(rates) == layers + 2
     for depth, value in expected.items():
         assert rates[depth] == pytest.approx(value, abs=5e-8 if depth == 1 else 1e-12)
 
 
-def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay(objective):
+def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay():
+    objective = tiny.supervised(layers=3)
     config = OptimizerConfig(peak_lr=1.0, layer_decay=0.5, weight_decay=0.01)
     groups = parameter_groups(objective, config)
     of = {id(p): group for group in groups for p in group["params"]}
@@ -107,6 +88,11 @@ def test_without_layer_decay_a_pre_training_has_two_groups():
     assert len({(g["peak_lr"], g["peak_weight_decay"]) for g in decayed}) == len(decayed) == 8
 
 
+def group(parameter, decay):
+    settings = {"peak_lr": 0.1, "peak_weight_decay": decay, "updates": 0}
+    return [{"params": [parameter]} | settings]
+
+
 class _ByHand:
     """google electra, model/optimization.py, line by line in double precision."""
 
@@ -133,11 +119,7 @@ def test_updates_equal_those_by_hand_with_heads_skipped_in_some_steps(bias_corre
     torch.manual_seed(0)
     config = OptimizerConfig(peak_lr=0.1, weight_decay=0.1, bias_correction=bias_correction)
     body, head = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(5))
-    groups = [
-        {"params": [p], "peak_lr": 0.1, "peak_weight_decay": d, "updates": 0}
-        for p, d in ((body, 0.1), (head, 0.0))
-    ]
-    optimizer = ElectraAdamW(groups, config)
+    optimizer = ElectraAdamW(group(body, 0.1) + group(head, 0.0), config)
     by_hand = [_ByHand(body.detach(), 0.1, config), _ByHand(head.detach(), 0.0, config)]
     for step in range(6):
         multiplier = rate(step, 6, 2, "warmup_times_decay")
@@ -160,11 +142,6 @@ def test_clipping_scales_to_the_joint_norm_and_tells_the_norm_before():
     assert layer.bias.grad == 4
     assert clip(layer, 1.0) == 5
     assert_close(torch.tensor([layer.weight.grad, layer.bias.grad]), torch.tensor([0.6, 0.8]))
-
-
-def group(parameter, decay):
-    settings = {"peak_lr": 0.1, "peak_weight_decay": decay, "updates": 0}
-    return [{"params": [parameter]} | settings]
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.01])
