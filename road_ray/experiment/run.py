@@ -91,7 +91,7 @@ def run_experiment(
     title, by default that of the comparison.
 
     A job that fails, with whatever exception, is told at once and skips only those that need it;
-    the error comes after the table of the rest.
+    the error comes after the table of the rest, of the kind of the first cause.
     """
     jobs = experiment.jobs
     numbers = {job.name: number for number, job in enumerate(jobs)}
@@ -101,18 +101,28 @@ def run_experiment(
     outcomes = []
     for arm, seed in product(experiment.arms, experiment.seeds):
         mine = [(job, results[job.name]) for job in experiment.of_arm(arm, seed)]
-        errors = [result for _, result in mine if isinstance(result, RoadError)]
+        error = next((result for _, result in mine if isinstance(result, RoadError)), None)
         metrics: dict[str, float] = {}
         for job, result in mine:
             if job.scored and isinstance(result, Run):
                 metrics |= result.metrics
-        outcomes.append(Outcome(arm, seed, metrics, errors[0] if errors else None))
+        outcomes.append(Outcome(arm, seed, metrics, error))
     table = experiment_table(experiment, outcomes, name)
     write_json_atomic(directory / "table.json", table.model_dump())
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
-    if failed:
+    errors = [(f"{one.arm}, seed {one.seed}", one.error) for one in outcomes if one.error]
+    if errors:
         write_report(directory)
-        raise _failure(directory, len(outcomes), failed)
+        listed = "\n    ".join(f"{title}: {first_line(error)}" for title, error in errors)
+        first = errors[0][1]
+        cause = first.cause if isinstance(first, NotRunError) else first
+        # Errors of configurations are made of problems, not of a message.
+        kind = ConfigError if isinstance(cause, ConfigError) else type(cause)
+        raise kind(
+            f"{len(errors)} of {len(outcomes)} runs of {directory} failed:\n    {listed}\n"
+            f"  the first: {first}\n"
+            f"  kept: the others, and their table in {directory / 'table.json'}\n"
+            "  fix: remove the cause; to run the failed ones again, run the same command"
+        )
     metrics = {}
     for row in table.arms:
         for key, figure in row.figures.items():
@@ -130,24 +140,6 @@ def run_job(job: Job, context: RunContext | None = None) -> Run:
         label_training_rows(override(job.config, here))  # type: ignore[arg-type]
         return Run(job.config.run_dir, {})
     return RECIPES[job.verb](job.config, context=context)
-
-
-def _failure(directory: Path, count: int, failed: list[Outcome]) -> RoadError:
-    """Return the error of ``failed`` arms of ``count``, of the kind of the first cause and with its
-    exit code.
-    """
-    errors = [(f"{one.arm}, seed {one.seed}", one.error) for one in failed if one.error]
-    listed = "\n    ".join(f"{name}: {first_line(error)}" for name, error in errors)
-    first = errors[0][1]
-    cause = first.cause if isinstance(first, NotRunError) else first
-    # Errors of configurations are made of problems, not of a message.
-    kind = ConfigError if isinstance(cause, ConfigError) else type(cause)
-    return kind(
-        f"{len(errors)} of {count} runs of {directory} failed:\n    {listed}\n"
-        f"  the first: {first}\n"
-        f"  kept: the others, and their table in {directory / 'table.json'}\n"
-        "  fix: remove the cause; to run the failed ones again, run the same command"
-    )
 
 
 def experiment_table(

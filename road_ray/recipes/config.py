@@ -20,7 +20,8 @@ from road_ray.recipes.run_directory.input_files import Inputs, identity_of, mode
 from road_ray.recipes.train.teaching_config import teacher_files
 from road_ray.system.own_names import name_of
 
-IN_THIS_PROCESS = {"workers": 0, "min_workers": None, "gpus_per_worker": 0.0}
+IN_THIS_PROCESS: dict[str, object] = {"workers": 0, "min_workers": None}
+IN_THIS_PROCESS |= {"gpus_per_worker": 0.0, "address": None}
 """Keys of a run in one process."""
 WORKER_KEYS = ("workers", "min_workers", "gpus_per_worker")
 

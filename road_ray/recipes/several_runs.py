@@ -24,6 +24,7 @@ from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.seed_statistics import means, summary
+from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 C = TypeVar("C", bound=FinetuneConfig)
-_ONE_PROCESS: dict[str, Any] = {"workers": 0, "gpus_per_worker": 0.0, "address": None}  # Ray task's
 
 
 def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
@@ -116,7 +116,7 @@ def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
             if name in before:
                 changes["init"] = str(config.run_dir / before[name] / seed)
             place = Path(name, seed)
-            made.append(_inner(FinetuneConfig, config, place, number, _ONE_PROCESS | changes))
+            made.append(_inner(FinetuneConfig, config, place, number, IN_THIS_PROCESS | changes))
     return made
 
 
@@ -178,7 +178,7 @@ def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
     """Return the fine-tuning of each teacher, fold after fold."""
     made = []
     for fold in range(config.num_folds):
-        changes, place = dict(_ONE_PROCESS), Path()
+        changes, place = dict(IN_THIS_PROCESS), Path()
         if config.num_folds > 1:
             changes["data.held_out_fold"] = (fold, config.num_folds)
             place = Path(f"fold-{fold}")
