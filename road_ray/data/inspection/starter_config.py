@@ -142,13 +142,13 @@ def _pretrain(guess: Guess, output: Path, init: str) -> dict[str, Any]:
         }
     else:
         start = {"preset": "tiny_electra", "optimizer": {"warmup_steps": min(200, steps // 10)}}
-    place = guess.source.splits["train"]
-    if guess.source.hub is not None:
-        place = ":".join(
-            filter(None, ("hub", guess.source.hub.path, guess.source.hub.configuration))
-        )
+    hub = guess.source.hub
+    if hub is None:
+        place = _path(guess.source.splits["train"], output)
+    else:
+        place = ":".join(filter(None, ("hub", hub.path, hub.configuration)))
     data = {
-        "corpus": place if guess.source.hub else _path(place, output),
+        "corpus": place,
         "batch_size": batch_size,
         **({} if init else {"vocab_size": 8192}),
     }
