@@ -71,11 +71,10 @@ def test_every_row_has_the_prediction_of_the_evaluation(
     (model / "road_ray.json").write_text(json.dumps(record))
     places = [f"init={model}", f"data.root={real_data}", f"data.datasets=[{name}]"]
     judged = tmp_path / "judged"
-    result = road(
+    road(
         *("evaluate", *places, f"data.max_judged_rows={num_rows}", f"run_dir={judged}"),
         *("data.cache=off", "-q"),
-    )
-    assert result.code == 0, result.err
+    ).good()
     [file] = judged.glob("predictions/**/predictions.json")
     expected = json.loads(file.read_text())
     assert len(expected) == num_rows

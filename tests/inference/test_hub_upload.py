@@ -59,8 +59,7 @@ def model(pretrained, tmp_path):
 
 
 def test_the_model_and_nothing_else_is_sent_to_a_private_repository(road, hub, model):
-    done = road("push", model, "me/mine")
-    assert done.code == 0, done.err
+    done = road("push", model, "me/mine").good()
     assert "/me/mine (private)" in done.out
     assert hub["me/mine"]["private"] is True
     here = {name: path.read_bytes() for name, path in model_files(model)[0].items()}
@@ -112,8 +111,7 @@ def test_only_files_of_a_model_are_sent(road, model):
     for name in names:
         (model / "hf" / name).write_text("{}")
     assert not {*names} & {*model_files(model)[0]}
-    result = road("push", model, "me/mine", "--dry-run")
-    assert result.code == 0
+    result = road("push", model, "me/mine", "--dry-run").good()
     assert "nothing was sent" in result.out
     assert "not sent: key.pem, notes.json.swp, notes.md, optimizer.safetensors" in result.out
     size = (model / "hf" / "model.safetensors").stat().st_size
@@ -129,10 +127,7 @@ def test_without_token_or_network_is_told_with_exit_code_4(
     road, model, monkeypatch, token, message
 ):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: token or None)
-    done = road("push", model, "me/mine")
-    assert done.code == 4
-    assert message in done.err
-    assert "fix:" in done.err
+    road("push", model, "me/mine").refused(4, message, "fix:")
 
 
 @pytest.mark.parametrize("name", ["mine", "me/mi ne", "me/../x", "a/b/c", f"me/{'x' * 100}"])

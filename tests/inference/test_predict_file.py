@@ -190,8 +190,7 @@ def test_kept_columns_stand_beside_their_predictions(
     ]
     alone = load(directory)([row["text"] for row in rows])
     assert [item["label"] for item in read] == [item["label"] for item in alone]
-    carried = road("predict", directory, tmp_path / "rows.parquet", "--ignore", "day")
-    assert carried.code == 0
+    carried = road("predict", directory, tmp_path / "rows.parquet", "--ignore", "day").good()
     first = json.loads(carried.out.splitlines()[0])
     assert (first["input_label"], "day" in first) == ("0", False)
 
@@ -235,8 +234,7 @@ def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, ro
     rows = rows_file(".jsonl", [{"question": "Who?", "context": text} for text in TEXTS])
     for threshold, silent in (("inf", {False}), ("-inf", {True})):
         output = tmp_path / f"{threshold}.jsonl"
-        result = road("predict", model, rows, "--threshold", threshold, "--output", output)
-        assert result.code == 0, result.err
+        result = road("predict", model, rows, "--threshold", threshold, "--output", output).good()
         answers = [json.loads(line)["answer"] for line in output.read_text().splitlines()]
         assert {answer == "" for answer in answers} == silent
     result = road("predict", model, rows, "--threshold", "nan", "--output", tmp_path / "o.jsonl")
@@ -378,8 +376,7 @@ def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(tm
 
 
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
-    result = road("predict", directory, rows_file(".csv"))
-    assert result.code == 0
+    result = road("predict", directory, rows_file(".csv")).good()
     assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["x1", "x2"]
     result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
     assert json.loads(result.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}

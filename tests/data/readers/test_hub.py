@@ -101,8 +101,7 @@ def recorded(tmp_path, monkeypatch):
 
 
 def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(road, recorded):
-    result = road("init", "hub:acme/reviews", "--init", "my/model", "--output", "my.yaml")
-    assert result.code == 0, result.err
+    result = road("init", "hub:acme/reviews", "--init", "my/model", "--output", "my.yaml").good()
     assert "labels: bad (25), good (25)" in result.out
     source = configure("finetune", path=recorded / "my.yaml").data
     assert source.sets["reviews"].hub == "acme/reviews"
