@@ -179,7 +179,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise DataError(f"{path}: [{number}] is no JSON object; seen {shorten(repr(row))}")
             yield f"{path}: [{number}]", row
     elif suffix in (".csv", ".tsv"):
-        yield from _csv_rows(path, delimiter_of(path) if suffix == ".csv" else "\t")
+        yield from _csv_rows(path)
     elif suffix in (".parquet", ".arrow"):
         for number, row in enumerate(arrow_rows(path), 1):
             yield f"{path}:{number}", row
@@ -286,15 +286,11 @@ def json_content(path: Path) -> Any:
         raise
 
 
-def delimiter_of(path: Path) -> str:
-    """Return the delimiter of a ``.csv``: comma, semicolon or tab, whichever gives its first line
-    the most columns.
-    """
-    first = next((line for _, line in numbered_lines(path)), "").partition("\r")[0]
-    return max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
-
-
-def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    delimiter = "\t"
+    if suffix_of(path) == ".csv":  # whichever gives its first line the most columns
+        first = next((line for _, line in numbered_lines(path)), "").partition("\r")[0]
+        delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
     lines = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold them
     reader = csv.reader(lines, strict=True, delimiter=delimiter)
     header: list[str] = []
