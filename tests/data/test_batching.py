@@ -241,3 +241,15 @@ def test_sizes_of_batches_are_known_without_making_them(most_tokens):
         assert totals.tokens == sum(int(mask.sum()) for mask in masks)
         assert totals.positions == pytest.approx(sum(mask.numel() for mask in masks), rel=0.05)
         assert made.totals(count + 1).rows == pytest.approx(totals.rows + 8, abs=8)
+
+
+def test_the_fingerprint_sees_tokens_bounds_segments_and_gold():
+    rows = features(2)
+    changed = [
+        replace(rows, tokens=rows.tokens + 1),
+        replace(rows, bounds=rows.bounds + np.array([0, 1, 0])),
+        replace(rows, first_segment=rows.first_segment - 1),
+        replace(rows, gold={"labels": np.array([1, 1])}),
+    ]
+    assert len({rows.fingerprint(), *(item.fingerprint() for item in changed)}) == 5
+    assert replace(rows, dataset="other").fingerprint() == rows.fingerprint()
