@@ -31,7 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout, which has `tests`
 
 SIZES = {
-    "store": (10_000, 100_000, 1_000_000, 10_000_000),
+    "store": (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000),
     "report": (1_000, 10_000, 100_000, 1_000_000),
     "runs": (50, 200, 1_000, 5_000),
     "sweep": (100, 1_000, 5_000),

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from road_ray.errors import ConfigError, did_you_mean, shorten
+from road_ray.errors import ConfigError, counted, did_you_mean, shorten
 from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
@@ -77,8 +77,8 @@ def compare_page(
     plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
     base = (plain or groups)[0] if baseline is None else _named(groups, baseline)
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
-    about = f"{len(runs)} runs in {len(groups)} groups; runs that differ only in their seed form "
-    table = table_of_groups(title, f"{about}one group.", groups, base, metrics)
+    about = f"{counted(len(runs), 'run')} in {counted(len(groups), 'group')}; runs that differ only"
+    table = table_of_groups(title, f"{about} in their seed form one group.", groups, base, metrics)
     return Page(title, table.about, "road report", (), _sections(table, runs, groups, place))
 
 

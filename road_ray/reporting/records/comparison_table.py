@@ -189,8 +189,12 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
         groups.setdefault(key, []).append(run)
     names = [members[0].name for members in groups.values()]
     for number, members in enumerate(groups.values()):
-        if len(members) > 1:  # `mean` for `mean-10` and `mean-11`
-            stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in members}
+        if len(members) > 1:  # `mean` for `mean-10` and `mean-11`, `mrpc` for `mrpc/seed-0`
+            stems = {
+                re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name)
+                or run.directory.resolve().parent.name
+                for run in members
+            }
             more = f"{names[number]} and {len(members) - 1} more"
             names[number] = stems.pop() if len(stems) == 1 else more
     twice = {name for name in names if names.count(name) > 1}

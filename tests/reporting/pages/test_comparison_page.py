@@ -58,6 +58,13 @@ def test_runs_that_differ_in_their_seed_are_one_group(runs):
     assert [(group.name, len(group.runs)) for group in group_runs(runs)] == [("none", 3), ("kd", 3)]
 
 
+def test_runs_named_by_their_seed_alone_have_the_name_of_their_folder(write_run, tmp_path):
+    made = [write_run(tmp_path / "mrpc" / f"seed-{seed}", seed=seed, f1=62.0) for seed in (0, 1)]
+    (group,) = group_runs([read_run(path) for path in made])
+    assert group.name == "mrpc"
+    assert compare_page(list(group.runs), "seeds").about.startswith("2 runs in 1 group; ")
+
+
 def test_groups_stand_with_deviation_and_interval_and_papers_below(runs):
     page = compare_page(runs, "folder")
     _, _, table, papers = blocks(page, "Results on squad_v2")
