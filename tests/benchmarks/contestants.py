@@ -5,19 +5,26 @@ All train the same two models on the same batches with fused AdamW and clipped g
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from road_ray.models.config import Attention
+from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
-from road_ray.training.config import TrainingConfig
+from road_ray.training.checkpoint_directory import Checkpoints
+from road_ray.training.config import OptimizerConfig, TrainingConfig
+from road_ray.training.loop import Steps, train
+from road_ray.training.monitoring.metrics_journal import Journal
+from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
-from tests.benchmarks.learning import learn
 from tests.benchmarks.race import gated
 from tests.benchmarks.shapes import Shape
 
@@ -54,6 +61,32 @@ def ours(setting: Setting, connection: Connection, worker: Worker | None = None)
         peak_lr=_RATE,
         worker=worker,
     )
+
+
+def learn(
+    objective: Objective,
+    steps: Steps,
+    config: TrainingConfig,
+    *,
+    peak_lr: float,
+    worker: Worker | None = None,
+    attention: Attention = "auto",
+) -> None:
+    """The loop that every recipe runs, with its journal, in a directory of its own that goes with
+    it, until the steps say that it is over.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        training = Training(
+            config=config,
+            optimizer=OptimizerConfig(peak_lr=peak_lr, warmup_steps=1, schedule="constant"),
+            total_steps=1_000_000,
+            seed=0,
+            checkpoints=Checkpoints(Path(place) / "checkpoints"),
+            journal=Journal(Path(place), console="quiet"),
+            identity={},
+            attention=attention,
+        )
+        train(objective, steps, training, worker or Worker.alone())
 
 
 def electra_pytorch(setting: Setting, connection: Connection) -> None:

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
@@ -38,7 +38,7 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Distilled, Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
-from tests.benchmarks.learning import learn
+from tests.benchmarks.contestants import learn
 from tests.benchmarks.race import gated
 from tests.benchmarks.shapes import Shape
 
@@ -159,16 +159,11 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
             },
         )
         optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, fused=True)
-        gold = [_for_hugging_face(batch) for batch in batches(lesson)]
+        no_inputs = ("task", "dataset")  # of models of Hugging Face
+        gold = [{n: x for n, x in b.items() if n not in no_inputs} for b in batches(lesson)]
         loader = _steps(connection, lesson, gold)
         with distiller:
             distiller.train(optimizer, loader, num_steps=1_000_000, max_grad_norm=_MAX_NORM)
-
-
-def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    golds = ("labels", "start_positions", "end_positions")
-    return {name: batch[name] for name in (*names, *golds) if batch.get(name) is not None}
 
 
 def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:

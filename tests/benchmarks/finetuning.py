@@ -36,7 +36,7 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
-from tests.benchmarks.learning import learn
+from tests.benchmarks.contestants import learn
 from tests.benchmarks.race import gated
 
 _RATE, _MAX_NORM, _SEED = 3e-4, 1.0, 0

@@ -11,7 +11,7 @@ from road_ray.models.config import EncoderConfig
 from road_ray.models.precision import autocast_dtype
 from tests.benchmarks import race
 from tests.benchmarks.finetuning import Study
-from tests.benchmarks.race import Contestant, InProcess, Main, Timing
+from tests.benchmarks.race import Contestant, Main, Timing, in_process
 from tests.benchmarks.shapes import Shape, device
 
 Row = dict[str, Any]
@@ -101,7 +101,7 @@ class Plan:
     compiled: tuple[bool, ...] = (False,)
     until: float | None = None  # of time.monotonic(): no further round of a race begins then
     clock: str = "wall"
-    start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
+    start: Callable[[Main, Any, str], Any] = in_process
     say: Callable[[str], None] = print
 
     @classmethod

@@ -86,25 +86,21 @@ def peak_memory_mb() -> float:
     return sum(resource.getrusage(who).ru_maxrss for who in usages) / 1024
 
 
-class InProcess:
-    """Starts a contestant in a new process."""
-
-    def __call__(self, main: Main, setting: Any, address: str) -> Any:
-        process = multiprocessing.get_context("spawn").Process(
-            target=run,
-            args=(main, setting, address),  # no daemon: those may not have children
-        )
-        process.start()
-        return process
+def in_process(main: Main, setting: Any, address: str) -> Any:
+    """Start a contestant in a new process."""
+    process = multiprocessing.get_context("spawn").Process(
+        target=run,
+        args=(main, setting, address),  # no daemon: those may not have children
+    )
+    process.start()
+    return process
 
 
-class InThread:
-    """Starts a contestant in a thread: at once, but its memory is that of all."""
-
-    def __call__(self, main: Main, setting: Any, address: str) -> Any:
-        thread = threading.Thread(target=run, args=(main, setting, address), daemon=True)
-        thread.start()
-        return thread
+def in_thread(main: Main, setting: Any, address: str) -> Any:
+    """Start a contestant in a thread: at once, but its memory is that of all."""
+    thread = threading.Thread(target=run, args=(main, setting, address), daemon=True)
+    thread.start()
+    return thread
 
 
 @dataclass(frozen=True)

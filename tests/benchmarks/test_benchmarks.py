@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks import suite
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan
-from tests.benchmarks.race import InProcess, InThread
+from tests.benchmarks.race import in_process, in_thread
 from tests.benchmarks.shapes import QUESTIONS, TOY, Shape, flops
 from tests.benchmarks.suite import SUITE
 
@@ -29,7 +29,7 @@ PLAN = Plan(
     clients=(1, 2),
     load_seconds=0.5,
     precisions=("fp32", "bf16"),
-    start=InThread(),
+    start=in_thread,
 )
 
 
@@ -65,7 +65,7 @@ def test_one_ray_worker_is_compared_with_none():
 @pytest.mark.chaos
 @pytest.mark.ray
 def test_teachers_in_actors_are_compared():
-    rows = SUITE["distil"](replace(PLAN, start=InProcess()))
+    rows = SUITE["distil"](replace(PLAN, start=in_process))
     check("distil", rows)
     assert [row["peer"].split(", ")[1] for row in rows].count("mrc") == len(rows) // 2
 

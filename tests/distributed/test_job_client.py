@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -309,33 +308,21 @@ def test_a_file_from_elsewhere_is_refused(tmp_path):
         pack_working_dir(tmp_path / "source", tmp_path / "t", words=["../a.yaml"])
 
 
-@pytest.fixture
-def tracked(repository):
-    """``tracked(name)``: git tracks what lies there under that name."""
-
-    def add(name):
-        subprocess.run([b"git", b"add", os.fsencode(name)], cwd=repository, check=True)
-
-    return add
-
-
 @pytest.mark.parametrize("away", ["../secret.txt", "/{tmp}/secret.txt", "out/secret.txt"])
-def test_a_file_outside_of_the_tree_to_which_a_link_leads_is_not_sent(
-    repository, tmp_path, tracked, away
-):
+def test_a_file_outside_of_the_tree_to_which_a_link_leads_is_not_sent(repository, tmp_path, away):
     (tmp_path / "secret.txt").write_text("canary")
     (repository / "out").symlink_to("..")  # a chain of links
     (repository / "notes.txt").symlink_to(away.format(tmp=tmp_path))
-    tracked("notes.txt")
+    subprocess.run(["git", "add", "notes.txt"], cwd=repository, check=True)
     (repository / "pack").rename(tmp_path / "pack")  # a directory that became a link
     (repository / "pack").symlink_to(tmp_path / "pack")
     assert pack_working_dir(repository, tmp_path / "t") == [".gitignore", "a.py"]
 
 
-def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, tmp_path, tracked):
+def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, tmp_path):
     for name, target in (("inside", "a.py"), ("broken", "nowhere"), ("circle", "circle")):
         (repository / name).symlink_to(target)
-        tracked(name)
+        subprocess.run(["git", "add", name], cwd=repository, check=True)
     names = pack_working_dir(repository, tmp_path / "t")
     assert "inside" in names
     assert not {"broken", "circle"} & set(names)
@@ -362,14 +349,11 @@ def test_a_shipped_cluster_has_several_names(name, tmp_path, monkeypatch):
     assert load_profile(name).workers == 4
 
 
-def test_all_shipped_profiles_load():
+def test_all_shipped_profiles_load_and_an_address_is_one():
+    assert load_profile("http://h:8265").address == "http://h:8265"
     assert {"local", "aws", "gcp", "kuberay/raycluster"} <= set(shipped_clusters())
     for name in shipped_clusters():
         assert load_profile(name).address.startswith("http")
-
-
-def test_an_address_is_a_profile():
-    assert load_profile("http://h:8265").address == "http://h:8265"
 
 
 @pytest.mark.parametrize("name", ["mine.yaml", "mine.profile.yaml", "mine"])

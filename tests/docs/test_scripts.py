@@ -1,10 +1,14 @@
-"""The commands of pages and scripts name keys that exist, and the scripts of the results load."""
+"""The commands of pages and scripts name keys that exist, and the scripts of the results load;
+the overview of the results is what its script makes of the stored figures.
+"""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from importlib import import_module
@@ -91,3 +95,46 @@ def test_scripts_find_the_tests_that_they_import(tmp_path):
 @pytest.mark.parametrize("script", sorted(RESULTS.glob("*.sh")), ids=lambda path: path.stem)
 def test_a_shell_script_parses(script):
     subprocess.run(["bash", "-n", str(script)], check=True, capture_output=True)
+
+
+OVERVIEW = runpy.run_path(str(RESULTS / "overview.py"), run_name="overview")
+FIGURES = json.loads((RESULTS / "overview.json").read_text("utf-8"))
+
+
+def test_the_page_has_the_table_of_the_stored_figures():
+    page = (RESULTS / "README.md").read_text("utf-8")
+    assert OVERVIEW["with_table"](page, FIGURES) == page
+    assert "@@" not in page
+
+
+def test_each_picture_of_the_page_is_there():
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", (RESULTS / "README.md").read_text("utf-8"))
+    assert len(pictures) == 3
+    assert all((RESULTS / name).stat().st_size > 5000 for name in pictures)
+
+
+def test_paired_scores_a_p_value_and_deviations_give_the_same_interval():
+    left, right = [3.0, 5.0, 7.0], [2.0, 3.0, 4.0]  # deviation of differences 1
+    effect, p_value = OVERVIEW["effect"], 0.0741799
+    paired = effect({"left": left, "right": right})
+    assert (paired.difference, paired.deviation) == (2.0, pytest.approx(1.0))
+    assert paired.high - paired.difference == pytest.approx(4.302653 / 3**0.5)
+    tested = effect({"difference": 2.0, "p_value": p_value, "seeds": 3})
+    assert (tested.low, tested.high) == pytest.approx((paired.low, paired.high), abs=1e-4)
+    assert tested.deviation == pytest.approx(1.0, abs=1e-4)
+    apart = effect({"left": [5.0, 3.0], "right": [3.0, 4.0], "seeds": 5})  # deviation 5, 8 degrees
+    assert apart.high - apart.difference == pytest.approx(2.306004 * 5 / 5**0.5)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "published", "word"),
+    [
+        (0.5, 1.5, 2.0, "agrees"),
+        (0.5, 1.5, -2.0, "disagrees"),
+        (-1.5, -0.5, -2.0, "agrees"),
+        (-0.5, 1.5, 2.0, "cannot tell"),
+    ],
+)
+def test_a_direction_needs_an_interval_without_zero(low, high, published, word):
+    first = OVERVIEW["Effect"]((low + high) / 2, low, high, 1.0)
+    assert OVERVIEW["verdict"](first, published) == word

@@ -165,7 +165,8 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
     assert printable(evil) in front_matter["tags"]
     assert "evil" not in front_matter["tags"]
     tree = MarkdownIt("commonmark").parse(body)
-    assert [item.content for item in inline(tree, "heading_open")] == [
+    headings = [after for one, after in pairwise(tree) if one.type == "heading_open"]
+    assert [item.content for item in headings] == [
         *("ElectraForQuestionAnswering", "Figures", "Lineage"),
         *("Training", "Use", "Limits"),
     ]
@@ -176,11 +177,6 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
     assert len(blocks) == 1
     assert blocks[0].startswith("<!-- To publish")
     assert not {"\u202e", "\u2066"} & set(body)
-
-
-def inline(tree, kind):
-    """The texts that follow the tokens of a kind."""
-    return [after for one, after in pairwise(tree) if one.type == kind]
 
 
 def test_every_glue_task_stands_under_its_own_name(card):
@@ -224,28 +220,18 @@ SNIPPETS = {
 }
 
 
-@pytest.fixture
-def snippet(tmp_path, pretrained):
-    """``snippet(kind)``: write a model of that kind and return the code of its card."""
-    import transformers
-
-    def write(kind):
-        ending, options = SNIPPETS[kind]
-        cls = getattr(transformers, f"ElectraFor{ending}")
-        cls.from_pretrained(pretrained.hf_dir, **options).save_pretrained(tmp_path)
-        transformers.AutoTokenizer.from_pretrained(pretrained.hf_dir).save_pretrained(tmp_path)
-        body = write_card(tmp_path, {"max_length_tokens": 64}).read_text(encoding="utf-8")
-        tokens = MarkdownIt().parse(body)
-        return next(token.content for token in tokens if token.info.strip() == "python")
-
-    return write
-
-
 @pytest.mark.parametrize("kind", sorted(SNIPPETS))
 def test_the_snippet_runs_in_the_directory_of_the_model(
-    snippet, tmp_path, monkeypatch, capsys, kind
+    pretrained, tmp_path, monkeypatch, capsys, kind
 ):
-    code = snippet(kind)
+    import transformers
+
+    ending, options = SNIPPETS[kind]
+    cls = getattr(transformers, f"ElectraFor{ending}")
+    cls.from_pretrained(pretrained.hf_dir, **options).save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(pretrained.hf_dir).save_pretrained(tmp_path)
+    body = write_card(tmp_path, {"max_length_tokens": 64}).read_text(encoding="utf-8")
+    (code,) = [one.content for one in MarkdownIt().parse(body) if one.info.strip() == "python"]
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert capsys.readouterr().out.strip()

@@ -11,15 +11,12 @@ from road_ray.reporting.pages.run_page import curves, label_table, prediction_fi
 from road_ray.reporting.records.run_record import RunRecord, read_run
 
 
-def titles(directory):
-    return [section.title for section in run_page(read_run(directory)).sections]
-
-
 def test_every_part_of_a_distillation_is_there(run_directory):
-    assert titles(run_directory) == [
+    page = run_page(read_run(run_directory))
+    assert [section.title for section in page.sections] == [
         *("Result", "Curves", "Health", "Time", "Teachers", "Faults", "Lineage", "Set-up")
     ]
-    html = render(run_page(read_run(run_directory)))
+    html = render(page)
     assert "None recorded." in html
     assert "91.5 Weighted KD, W = 0.75" in html
     assert "3 of 3" in html
