@@ -74,21 +74,6 @@ def check_teacher(
     return label_order(directory, config.id2label, task, label_map, key)
 
 
-def check_teachers(
-    directories: Sequence[str | Path],
-    task: Task,
-    student_tokenizer: Any = None,
-    label_map: LabelMap | None = None,
-) -> None:
-    """Raise ``CheckpointError`` unless all teachers fit the task, and the student's tokenizer or,
-    without one, each other's.
-    """
-    for name in directories:
-        check_teacher(locate_model(name), task, student_tokenizer, label_map)
-    if student_tokenizer is None:  # all get the same ids
-        check_equal_tokenizers(directories)
-
-
 def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
     """Raise ``CheckpointError`` unless all teachers have the tokenizer of the first."""
     first = None

@@ -23,7 +23,8 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import (
-    check_teachers,
+    check_equal_tokenizers,
+    check_teacher,
     fingerprint_tokenizer,
     teacher_manifest,
 )
@@ -83,7 +84,11 @@ class Ensemble(protocol.WrappedEnsemble):
         if task is None:
             task = task_of(directories[0])
         self.task = task if isinstance(task, Task) else catalog.task(task)
-        check_teachers(directories, self.task, student_tokenizer, label_map)
+        places = [locate_model(directory) for directory in directories]
+        for place in places:
+            check_teacher(place, self.task, student_tokenizer, label_map)
+        if student_tokenizer is None:  # all get the same ids
+            check_equal_tokenizers(directories)
         student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
         self._teacher = TeacherOptions(
             student=student, label_map=label_map, precision=precision, compiled=compiled
@@ -94,7 +99,6 @@ class Ensemble(protocol.WrappedEnsemble):
         if store is None:
             super().__init__(self._start(directories))
         else:
-            places = [locate_model(directory) for directory in directories]
             manifest = teacher_manifest(places, self.task, label_map, precision, student)
             super().__init__(StoredEnsemble(store, manifest["teachers"], self.task))
 

@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import torch
-from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from road_ray.models.config import EncoderConfig
 from tests.benchmarks.plan import Plan, Row, row
 from tests.ports import free_port
-from tests.published import TEXTS, tokenizer_of
+from tests.published import TEXTS, publish, tokenizer_of
 
 AIM = 2.0  # times the requests of the plain handler, at most clients
 _START_SECONDS = 300.0
@@ -61,19 +59,15 @@ def serve(plan: Plan) -> list[Row]:
 def _saved(directory: Path, size: EncoderConfig) -> str:
     """Save a classifier with random weights, whose tokenizer knows the words of the requests."""
     tokenizer = tokenizer_of("electra", TEXTS * 10, size=2000)  # words that occur often are whole
-    torch.manual_seed(0)
-    config = ElectraConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=size.embedding_size,
-        hidden_size=size.hidden_size,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.intermediate_size,
-        id2label={0: "no", 1: "yes"},
-    )
-    ElectraForSequenceClassification(config).save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return str(directory)
+    sizes = {
+        "embedding_size": size.embedding_size,
+        "hidden_size": size.hidden_size,
+        "num_attention_heads": size.heads,
+        "intermediate_size": size.intermediate_size,
+        "max_position_embeddings": 512,
+    }
+    names = {"labels": ("no", "yes"), "layers": size.layers, "tokenizer": tokenizer}
+    return str(publish(directory, "electra", "ForSequenceClassification", **names, **sizes))
 
 
 def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Row) -> list[Row]:

@@ -50,10 +50,6 @@ def task_of(name):
     return catalog.task(catalog.dataset(name).task)
 
 
-def labels_of(task):
-    return getattr(task.kind, "labels", ("score",) if task.kind.width == 1 else ())
-
-
 @pytest.fixture
 def teacher(tmp_path):
     """``teacher(family, name)``: the directory of a published model for a data set's task."""
@@ -61,7 +57,8 @@ def teacher(tmp_path):
     def make(family, name, **options):
         task = task_of(name)
         head = HEADS[type(task.kind)]
-        labels = () if head in ("ForQuestionAnswering", "ForMultipleChoice") else labels_of(task)
+        named = head not in ("ForQuestionAnswering", "ForMultipleChoice")
+        labels = getattr(task.kind, "labels", ("score",)) if named else ()
         return publish(tmp_path / f"{family}-{name}", family, head, labels=labels, **options)
 
     return make

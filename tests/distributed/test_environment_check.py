@@ -15,11 +15,6 @@ from road_ray.distributed.environment_check import check_cluster, check_token, e
 from tests.distributed.web_service import Service, serving
 
 
-def states(*given):
-    rows, good = findings(*given)
-    return {row["what"]: (row["found"], row["state"]) for row in rows}, good
-
-
 @pytest.mark.parametrize(
     ("total", "free", "what", "found", "mend"),
     [

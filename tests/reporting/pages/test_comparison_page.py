@@ -175,20 +175,14 @@ def test_runs_link_to_their_pages(runs, tmp_path):
     assert rows[1][0].link == ""
 
 
-def figure(mean, deviation=0.5, published=None):
-    low, high = (None, None) if deviation is None else (mean - 1.0, mean + 1.0)
-    values = {"0": mean - 0.5, "1": mean + 0.5}
-    return {"mean": mean, "deviation": deviation, "low": low, "high": high, "values": values} | {
-        "published": published
-    }
-
-
 def arm(name, mean, parameters=1_000_000, right=None, published=None):
+    figure = {"mean": mean, "deviation": 0.5, "low": mean - 1.0, "high": mean + 1.0}
+    figure |= {"values": {"0": mean - 0.5, "1": mean + 0.5}, "published": published}
     return {
         "name": name,
         "about": f"arm {name}",
         "seeds": [0, 1],
-        "figures": {"sst2/accuracy": figure(mean, published=published)},
+        "figures": {"sst2/accuracy": figure},
         "parameters": parameters,
         "teachers_right": right,
     }

@@ -50,14 +50,6 @@ def sweep(values, directory, *, deviations=None, **settings):
     return Sweep("s", directory, (METRIC,), (True,), trials, settings=settings)
 
 
-def evaluated(directory, rows):
-    place = directory / "trials" / "0000" / "run"
-    (place / "predictions" / "sst2").mkdir(parents=True)
-    (place / "metrics.jsonl").write_text('{"step": 1}\n')
-    path = place / "predictions" / "sst2" / "diagnostics.json"
-    path.write_text(json.dumps({"rows": rows}))
-
-
 def test_equal_values_are_no_difference(tmp_path):
     assert tie(sweep([80.0] * 4, tmp_path)) == "No difference: 4 trials have the same value, 80."
 
@@ -67,7 +59,9 @@ def test_one_seed_is_measured_by_the_evaluated_rows(tmp_path, rows, tied):
     """At 80% of 400 rows the standard error is 2 points; the range of four equal models stays below
     3.63 of them (studentised range), 7.3 points. With 40,000 rows it is 0.73 points.
     """
-    evaluated(tmp_path, rows)
+    place = tmp_path / "trials" / "0000" / "run" / "predictions" / "sst2"
+    place.mkdir(parents=True)
+    (place / "diagnostics.json").write_text(json.dumps({"rows": rows}))
     sentence = tie(sweep([80.0, 82.0, 79.0, 81.0], tmp_path))
     assert bool(sentence) is tied
     if tied:
