@@ -1,17 +1,22 @@
-"""Connection to a cluster, and its token."""
+"""Connection to a cluster, and its token; the checks of ``road check``, of this machine and of
+clusters, and the environment that a run records.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -25,6 +30,12 @@ from road_ray.distributed.connection import (
     refuse_open,
     start,
     variables_for_workers,
+)
+from road_ray.distributed.environment_check import (
+    check_cluster,
+    check_token,
+    environment,
+    findings,
 )
 from road_ray.errors import ClusterError
 from tests.cluster import short_directory
@@ -252,3 +263,89 @@ ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir=sys.arg
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "what", "found", "mend"),
+    [
+        (2**40, 2**30, "disk", "1.0 GiB free here", "free space"),
+        (64 * 2**20, 2**40, "shared memory", "0.1 GiB", "--shm-size"),
+    ],
+)
+def test_too_little_space_is_a_problem(monkeypatch, world, total, free, what, found, mend):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(total, 1, free))
+    rows, good = findings(None, str(world))
+    (row,) = [row for row in rows if row["what"] == what]
+    assert (row["found"], row["state"], good) == (found, "PROBLEM", False)
+    assert mend in row["mend"]
+
+
+def test_the_environment_holds_no_arguments(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/bin/road", "finetune", "tracking.key=secret"])
+    assert environment()["command"] == ["road", "finetune"]
+
+
+@pytest.fixture
+def token(home):
+    """The file of our token."""
+    (home / ".ray").mkdir()
+    path = home / ".ray" / "auth_token"
+    path.write_text("the-token-of-this-cluster")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def checked():
+    """Asks for ``settings["token"]`` when there is one, and tells ``settings["version"]``."""
+    settings = {"token": "the-token-of-this-cluster", "version": version("ray")}
+
+    class Dashboard(Service):
+        def do_GET(self):
+            wanted = settings["token"]
+            given = self.headers["Authorization"]
+            good = wanted is None or given == f"Bearer {wanted}"
+            body = json.dumps({"ray_version": settings["version"]})
+            self.answer(*((200, body) if good else (401,)))
+
+    with serving(Dashboard) as address:
+        yield settings, f"http://{address}"
+
+
+def test_a_cluster_with_our_token_and_version_is_good(token, checked):
+    assert check_cluster(checked[1])["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "mend"),
+    [
+        ({"token": None}, "", "RAY_AUTH_MODE=token"),  # open to everybody
+        ({"token": "another"}, "does not take our token", ""),
+        ({"version": "2.59.0"}, "Ray 2.59.0 there", ""),
+    ],
+)
+def test_another_token_and_another_version_are_problems(token, checked, change, expected, mend):
+    checked[0].update(change)
+    row = check_cluster(checked[1])
+    assert row["state"] == "PROBLEM"
+    assert expected in row["found"]
+    assert row["mend"]
+    assert mend in row["mend"]
+    assert "the-token" not in row["found"] + row["mend"]
+
+
+def test_no_token_and_no_cluster_are_problems(token, checked):
+    token.unlink()
+    assert check_cluster(checked[1])["state"] == "PROBLEM"
+    assert "does not answer as Ray does" in check_cluster("http://127.0.0.1:9")["found"]
+
+
+def test_a_token_for_all_to_read_is_a_problem(token):
+    assert check_token()["state"] == "ok"
+    token.chmod(0o644)
+    row = check_token()
+    assert row["state"] == "PROBLEM"
+    assert "chmod 600" in row["mend"]
+    token.unlink()
+    assert check_token()["state"] == "ok"

@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+from tests.published import publish
+
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/*.md", "docs/guides/*.md"]
 _BLOCK = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```", flags=re.M | re.S)
@@ -33,3 +35,15 @@ def commands(block: str) -> list[list[str]]:
     """Return the commands of a shell block as lists of words, without comments."""
     lines = block.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def publish_sentiment_models(place: Path) -> None:
+    """Save tiny models under the names of the published ones that pages and examples name."""
+    numbered, named = ("LABEL_0", "LABEL_1"), ("NEGATIVE", "POSITIVE")
+    models = (
+        ("textattack/bert-base-uncased-SST-2", "bert", numbered),
+        ("textattack/roberta-base-SST-2", "roberta", numbered),
+        ("distilbert/distilbert-base-uncased-finetuned-sst-2-english", "distilbert", named),
+    )
+    for seed, (name, family, labels) in enumerate(models):
+        publish(place / name, family, "ForSequenceClassification", labels=labels, seed=seed)

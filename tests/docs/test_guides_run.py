@@ -25,7 +25,7 @@ import road_ray as rr
 from road_ray.data.load_split import find_dataset
 from road_ray.verbs import configure, verb_of_file
 from tests.conftest import PRETRAINING, SPANS
-from tests.docs.blocks import ROOT, blocks, commands
+from tests.docs.blocks import ROOT, blocks, commands, publish_sentiment_models
 from tests.ports import free_port
 from tests.published import publish
 
@@ -97,17 +97,7 @@ def rows(path):
 
 def test_first_commands(run, place, world, monkeypatch):
     monkeypatch.setenv("ROAD_DATA", str(world))  # in the place of the hub
-    published = (
-        ("textattack/bert-base-uncased-SST-2", "bert"),
-        ("textattack/roberta-base-SST-2", "roberta"),
-    )
-    for name, family in published:
-        publish(place / name, family, "ForSequenceClassification", labels=("LABEL_0", "LABEL_1"))
-    publish(
-        place / "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
-        *("distilbert", "ForSequenceClassification"),
-        labels=("NEGATIVE", "POSITIVE"),
-    )
+    publish_sentiment_models(place)
     run("README.md", "first")
     for name, key in (("sst2", "sst2"), ("mine", "reviews"), ("student_sst2", "sst2")):
         assert f"eval/{key}/accuracy" in metrics(place / "runs" / name)

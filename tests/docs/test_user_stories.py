@@ -18,7 +18,7 @@ import pytest
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed.job_client import load_profile, run_directory_of
 from road_ray.verbs import configure
-from tests.docs.blocks import ROOT, commands
+from tests.docs.blocks import ROOT, commands, publish_sentiment_models
 from tests.ports import free_port
 from tests.published import publish
 
@@ -26,14 +26,6 @@ pytestmark = [pytest.mark.guide, pytest.mark.usefixtures("drawn_figures")]
 EXAMPLES = ROOT / "examples"
 SHORT = ("training.steps=3", "data.batch_size=4", "console=quiet", "optimizer.warmup_steps=1")
 KEYS = {"training.steps": 3, "data.batch_size": 4, "console": "quiet", "optimizer.warmup_steps": 1}
-TEACHERS = {
-    "textattack/bert-base-uncased-SST-2": ("bert", ("LABEL_0", "LABEL_1")),
-    "textattack/roberta-base-SST-2": ("roberta", ("LABEL_0", "LABEL_1")),
-    "distilbert/distilbert-base-uncased-finetuned-sst-2-english": (
-        "distilbert",
-        ("NEGATIVE", "POSITIVE"),
-    ),
-}
 
 
 def commands_of(name: str) -> list[list[str]]:
@@ -199,8 +191,7 @@ def test_a_story_from_python(from_python, place, name, kind):
 
 def test_stories_with_teachers_from_python(from_python, place, world, monkeypatch):
     monkeypatch.setenv("ROAD_DATA", str(world))
-    for seed, (model, (family, labels)) in enumerate(TEACHERS.items()):
-        publish(place / model, family, "ForSequenceClassification", labels=labels, seed=seed)
+    publish_sentiment_models(place)
     rows = {"data.max_rows": 12, "data.max_judged_rows": 8, "distillation.host": "process"}
     assert "eval/sst2/accuracy" in from_python["published_teachers"](**KEYS, **rows)
 
