@@ -27,6 +27,7 @@ from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Span, Task
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
+from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher import TeacherOptions
 from road_ray.distillation.weighting import resolve
 from road_ray.distributed.public_ensemble import Ensemble as PublicEnsemble
@@ -167,7 +168,8 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
 
 
 def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:
-    objective = Distilled(_student(lesson), kd_weight=KD_WEIGHT, temperature=TEMPERATURE)
+    weight = schedule("constant", KD_WEIGHT)
+    objective = Distilled(_student(lesson), kd_weight=weight, temperature=TEMPERATURE)
     requested = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
     _train(objective, requested, lesson, connection)
 

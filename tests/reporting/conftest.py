@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.row_files import write_rows
+
 EVIL = "<script>alert(1)</script>"
 
 
@@ -34,10 +36,7 @@ def write_run(directory: Path, *, seed: int = 0, f1: float = 60.0, **settings: o
             "train/squad_v2": 4.0 / step,
             "train/squad_v2_soft": 1.0 / step,
             "train/grad_norm": 2.0,
-            "teachers/right_0": 10.0,
-            "teachers/right_1": 20.0,
-            "teachers/right_2": 30.0,
-            "teachers/right_3": 40.0,
+            **{f"teachers/right_{number}": 10.0 * (number + 1) for number in range(4)},
             "time/step_seconds": 1.0,
             "time/data_seconds": 0.5,
             "time/teacher_wait_seconds": 0.4,
@@ -52,19 +51,15 @@ def write_run(directory: Path, *, seed: int = 0, f1: float = 60.0, **settings: o
         "eval/squad_v2/no_answer_total": 50,
     }
     (directory / "config.resolved.yaml").write_text(json.dumps(config))  # JSON is YAML
-    (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(directory / "metrics.jsonl", rows)
     (directory / "metrics.json").write_text(json.dumps(metrics))
-    environment = {
-        "python": "3.11",
-        "command": ["road", "distill"],
-        "packages": {"torch": "2.13.0"},
-    }
+    environment = {"command": ["road", "distill"], "packages": {"torch": "2.13.0"}}
     (directory / "environment.json").write_text(json.dumps(environment))
     return directory
 
 
-def write_sweep(directory: Path, trials: int = 12, *, front: bool = False) -> Path:
-    """A study whose value is highest at ``weighting.wrong`` 0.7; the last trial has failed."""
+def write_sweep(directory: Path, *, front: bool = False) -> Path:
+    """Twelve trials, the last has failed; the value is highest at ``weighting.wrong`` 0.7."""
     import optuna
     from optuna.distributions import CategoricalDistribution, FloatDistribution
     from optuna.storages import JournalStorage
@@ -83,36 +78,27 @@ def write_sweep(directory: Path, trials: int = 12, *, front: bool = False) -> Pa
         "distillation.temperature": FloatDistribution(1.0, 16.0, log=True),
         "weighting.rule": CategoricalDistribution(["mean", EVIL]),
     }
-    made = []
-    for number in range(trials):
+    for number in range(12):
         params = {
             "weighting.wrong": (number % 4) / 4,
             "distillation.temperature": 2.0 ** (number % 3),
             "weighting.rule": ["mean", EVIL][number % 2],
         }
         value = 60.0 - 10 * (params["weighting.wrong"] - 0.7) ** 2 + number / 100
-        failed = number == trials - 1
+        failed = number == 11
         values = None if failed else [value, 10.0 + number] if front else [value]
         steps = {} if front else {step: value - 5 + step / 10 for step in (10, 20, 30)}
-        made.append(
-            create_trial(
-                state=TrialState.FAIL if failed else TrialState.COMPLETE,
-                values=values,
-                params=params,
-                distributions=space,
-                intermediate_values=steps,
-                user_attrs={"reason": f"diverged {EVIL}"}
-                if failed
-                else {"deviation": [0.5, None], "seconds": 12.0},
-            )
+        told = {"deviation": [0.5, None], "seconds": 12.0}
+        made = create_trial(
+            state=TrialState.FAIL if failed else TrialState.COMPLETE,
+            values=values,
+            params=params,
+            distributions=space,
+            intermediate_values=steps,
+            user_attrs={"reason": f"diverged {EVIL}"} if failed else told,
         )
-    study.add_trials(made)
-    settings = {
-        "name": directory.name,
-        "metric": ["eval/squad_v2/f1"],
-        "space": {},
-        "trials": trials,
-    }
+        study.add_trial(made)
+    settings = {"name": directory.name, "metric": ["eval/squad_v2/f1"], "space": {}}
     (directory / "sweep.resolved.yaml").write_text(json.dumps(settings))
     return directory
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,12 +79,12 @@ def fail(*_):
     raise DivergedError("step 7: loss nan\n  kept: step 6")
 
 
-def die_once(place, worker, context):
-    """Rank 1 dies the first time; afterwards the group adds up its ranks."""
-    started = Path(place) / f"started-{worker.rank}-{os.getpid()}"
-    started.touch()
+def fall_once(number, place, worker, context):
+    """Rank 1 sends itself a signal the first time; afterwards the group adds up its ranks."""
+    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
     if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
-        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
+        (Path(place) / "fallen").write_text(str(os.getpid()))
+        os.kill(os.getpid(), number)
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
@@ -114,15 +115,6 @@ def signal_when(ready, number):
     while not ready.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     os.kill(os.getpid(), number)
-
-
-def hang_once(place, worker, context):
-    """Rank 1 freezes the first time."""
-    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
-    if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
-        (Path(place) / "frozen").write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
 def report_place(config, worker, context, *extra):
@@ -247,11 +239,11 @@ class TestCluster:
         self, tmp_path, caplog, monkeypatch, record_property
     ):
         monkeypatch.setenv(HEALTH, "5")
-        frozen = tmp_path / "frozen"
-        result = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        hang = partial(fall_once, signal.SIGSTOP)
+        result = launch(hang, str(tmp_path), workers=2, scratch=tmp_path / "run")
         assert result == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
-        assert not Path("/proc", frozen.read_text()).exists(), "what hung lives on"
+        assert not Path("/proc", (tmp_path / "fallen").read_text()).exists(), "what hung lives on"
         assert "worker 1 failed" in caplog.text
         message = f"5 s here; {connection._READ_AT_IMPORT[HEALTH]} s unless told"
         record_property("worker stopped (SIGSTOP): noticed after", message)
@@ -260,7 +252,8 @@ class TestCluster:
     def test_a_worker_that_dies_is_told_and_replaced_with_its_group(self, tmp_path, caplog):
         place = tmp_path / "starts"
         place.mkdir()
-        assert launch(die_once, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
+        die = partial(fall_once, signal.SIGKILL)  # as the kernel does when memory runs out
+        assert launch(die, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
         assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
         said = "worker 1 failed: its process was killed or crashed\n  was it for memory?"
         assert said in caplog.text
