@@ -22,7 +22,7 @@ def test_what_lies_there_decides(run_directory, sweep_directory, write_run, tmp_
     assert page_of([run_directory]).kicker == "road distill"
     assert page_of([sweep_directory]).kicker == "road sweep"
     other = write_run(tmp_path / "student-2", seed=2)
-    assert page_of([tmp_path]).about.startswith("2 runs in 1 groups")
+    assert page_of([tmp_path]).about.startswith("2 runs in 1 group;")
     assert page_of([run_directory, other]).title == "Comparison"
 
 
