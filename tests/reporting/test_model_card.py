@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 from markdown_it import MarkdownIt
+from ruamel.yaml import YAML
 
-from road_ray.config import yaml_files as yaml_lines
 from road_ray.reporting.model_card import _without_places, write_card
 from road_ray.reporting.text_tables import printable
 
@@ -24,30 +24,33 @@ LINEAGE = {
 }
 
 
+def parts(text):
+    """The front matter of a card, read, and its body."""
+    _, front, body = text.split("---\n", 2)
+    return YAML(typ="safe").load(front), body
+
+
 @pytest.fixture
 def card(tmp_path):
-    def write(
-        architecture: str, lineage: dict[str, object], family: str = "electra"
-    ) -> tuple[str, str]:
+    """``card(architecture, lineage, family)``: front matter and body of a card in ``tmp_path``."""
+
+    def write(architecture, lineage, family="electra"):
         config = {"architectures": [architecture], "model_type": family}
         (tmp_path / "config.json").write_text(json.dumps(config))
         text = write_card(tmp_path, lineage).read_text(encoding="utf-8")
-        _, front, body = text.split("---\n", 2)
-        (tmp_path / "front.yaml").write_text(front)
-        return tmp_path / "front.yaml", body
+        return parts(text)
 
     return write
 
 
-def test_the_front_matter_is_what_the_hub_expects_and_reads_back(card):
+def test_the_front_matter_is_what_the_hub_expects_and_reads_back(card, tmp_path):
     from huggingface_hub import ModelCard
 
     front, _ = card("ElectraForQuestionAnswering", LINEAGE)
-    read_back = ModelCard.load(front.parent / "README.md").data
+    read_back = ModelCard.load(tmp_path / "README.md").data
     assert read_back.eval_results[0].metric_value == 61.25
-    front_matter = yaml_lines.read_yaml(front).values
-    (model,) = front_matter.pop("model-index")
-    assert front_matter == {
+    (model,) = front.pop("model-index")
+    assert front == {
         "library_name": "transformers",
         "tags": ["road_ray", "electra", "mrc"],
         "pipeline_tag": "question-answering",
@@ -104,9 +107,7 @@ def test_own_data_of_the_hub_is_named_as_it_is_there(write_run, tmp_path, more, 
     figures = {"eval/mine/accuracy": 90.0, "eval/here/accuracy": 80.0}
     lineage = {"task": "mine", "datasets": ["mine", "here"], "metrics": figures}
     run = write_run(tmp_path / "r", data=data)
-    front = card_of(run, "BertForSequenceClassification", lineage).split("---\n", 2)[1]
-    (tmp_path / "front.yaml").write_text(front)
-    matter = yaml_lines.read_yaml(tmp_path / "front.yaml").values
+    matter, _ = parts(card_of(run, "BertForSequenceClassification", lineage))
     assert matter["datasets"] == ["acme/reviews"]
     (mine, here) = [result["dataset"] for result in matter["model-index"][0]["results"]]
     assert mine == {"name": "mine", "type": "acme/reviews", "config": "films", "split": split}
@@ -131,7 +132,7 @@ def test_figures_lineage_and_loading_are_told(card):
 
 def test_an_encoder_without_a_task_is_a_pre_trained_one(card):
     front, body = card("ElectraForPreTraining", {"corpus": {"rows": 12}, "metrics": {"train/x": 1}})
-    assert "pipeline_tag" not in yaml_lines.read_yaml(front).values
+    assert "pipeline_tag" not in front
     assert "pre-trained on a text corpus" in body
     assert "- corpus.rows: `12`" in body
 
@@ -160,10 +161,9 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
         "metrics": {f"eval/{evil}/f1": 61.25},
     }
     front, body = card("ElectraForQuestionAnswering", lineage)
-    front_matter = yaml_lines.read_yaml(front).values
-    assert front_matter["library_name"] == "transformers"
-    assert printable(evil) in front_matter["tags"]
-    assert "evil" not in front_matter["tags"]
+    assert front["library_name"] == "transformers"
+    assert printable(evil) in front["tags"]
+    assert "evil" not in front["tags"]
     tree = MarkdownIt("commonmark").parse(body)
     headings = [after for one, after in pairwise(tree) if one.type == "heading_open"]
     assert [item.content for item in headings] == [
@@ -182,7 +182,7 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
 def test_every_glue_task_stands_under_its_own_name(card):
     figures = {"eval/sst2/accuracy": 91.0, "eval/qqp/accuracy": 88.0, "eval/qqp/f1": 85.0}
     front, _ = card("BertForSequenceClassification", LINEAGE | {"metrics": figures}, "bert")
-    (model,) = yaml_lines.read_yaml(front).values["model-index"]
+    (model,) = front["model-index"]
     assert [
         (r["dataset"]["name"], r["dataset"]["config"], [m["value"] for m in r["metrics"]])
         for r in model["results"]
@@ -191,7 +191,7 @@ def test_every_glue_task_stands_under_its_own_name(card):
 
 def test_the_family_is_named_and_a_tag(card):
     front, body = card("XForQuestionAnswering", LINEAGE, "newt")
-    assert yaml_lines.read_yaml(front).values["tags"] == ["road_ray", "newt", "mrc"]
+    assert front["tags"] == ["road_ray", "newt", "mrc"]
     assert "Encoder of the family `newt` with a head for the task `mrc`" in body
 
 

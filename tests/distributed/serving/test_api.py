@@ -113,7 +113,6 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
         (b'{"text": "a"', 400, "Invalid JSON", "body", None, "a JSON object"),
         (b'{"text": "caf\xe9"}', 400, "Invalid JSON", "body", None, "in UTF-8"),
         ('{"text": "a"}'.encode("utf-16"), 400, "Invalid JSON", "body", None, "in UTF-8"),
-        ('{"text": "a"}'.encode("utf-16-le"), 400, "Invalid JSON", "body", None, "in UTF-8"),
         (b'\xef\xbb\xbf{"text": "a"}', 400, "Invalid JSON", "body", None, "a JSON object"),
         (rb'{"text": "\ud800"}', 400, "Invalid JSON", "body", None, "a JSON object"),
         (b"[" * 100_000, 400, "Invalid JSON", "body", None, "a JSON object"),
@@ -124,7 +123,6 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
         (b'{"text": "a", "x": 1}', 422, "unknown field", "x", None, "id, text, text_pair"),
         (b'[{"text": "a"}, {"text": 1}]', 422, "valid string", "[1].text", 1, "text_pair"),
         (b'{"text": NaN}', 422, "valid string", "text", "nan", "text_pair"),
-        (b'[{"text": "a"}, {"text": -Infinity}]', 422, "valid string", "[1].text", "-inf", "text"),
         (b'{"text": "a", "id": NaN}', 422, "valid", "id.str", "nan", "text_pair"),
         (b'{"text": 1e999}', 422, "valid string", "text", "inf", "text_pair"),
         (b'{"text": null}', 422, "valid string", "text", None, "text_pair"),
@@ -251,14 +249,11 @@ def test_only_requests_with_the_token_are_predicted(client, caplog):
 def test_health_ready_and_unknown_paths_answer_in_json(client):
     http = client()
     assert http.get("/health").json()["status"] == "ok"
-    assert http.get("/ready").json() == {"status": "ready", "task": load_name(http)}
+    title = http.get("/openapi.json").json()["info"]["title"]
+    assert http.get("/ready").json() == {"status": "ready", "task": title.split(": ")[1]}
     missing = http.get("/predictions")
     assert (missing.status_code, missing.json()["where"]) == (404, "GET /predictions")
     assert http.get("/predict").status_code == 405
-
-
-def load_name(http):
-    return http.get("/openapi.json").json()["info"]["title"].removeprefix("road_ray: ")
 
 
 def test_the_page_describes_rows_and_token_without_other_hosts(client):
