@@ -368,8 +368,9 @@ def test_other_machines_need_one(host):
 
 def test_a_token_is_read_from_the_environment_and_is_not_short(monkeypatch):
     assert token_digest(None) is None
-    monkeypatch.setenv("ROAD_TOKEN", TOKEN)
-    assert token_digest("ROAD_TOKEN") == hashlib.sha256(TOKEN.encode()).hexdigest()
+    for value in (TOKEN, TOKEN[:16]):
+        monkeypatch.setenv("ROAD_TOKEN", value)
+        assert token_digest("ROAD_TOKEN") == hashlib.sha256(value.encode()).hexdigest()
     for value in ("", TOKEN[:15]):
         monkeypatch.setenv("ROAD_TOKEN", value)
         with pytest.raises(ConfigError, match=f"has {len(value)} characters") as caught:
