@@ -23,6 +23,7 @@ from transformers import (
     ElectraForPreTraining,
 )
 
+from road_ray.data.batching import to_device
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
@@ -31,7 +32,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import backward
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip
-from road_ray.training.worker import Worker, placed
+from road_ray.training.worker import Worker
 
 _META = torch.device("meta")
 _STEPS = 5  # after one that warms up
@@ -71,7 +72,7 @@ def _batch(objective: Objective, shape: tuple[int, int]) -> Any:
 
 def _step(objective: Objective, optimizer: ElectraAdamW, batch: Any, number: int) -> None:
     optimizer.set_rate(1.0)
-    moved, worker = [placed(batch, objective, _META)], Worker(device=_META)
+    moved, worker = [to_device(objective.prepare(batch), _META)], Worker(device=_META)
     # The meta device has no autocast.
     with patch.object(torch, "autocast", lambda *_, **__: nullcontext()):
         backward(objective, objective, moved, worker, seed=1, step=number, autocast=None)

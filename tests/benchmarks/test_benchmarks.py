@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,11 @@ def check(name, rows):
 def miniature_world(monkeypatch, world):
     """The data of the benchmarks that read some, for all of a session the same."""
     monkeypatch.setenv("ROAD_DATA", str(world))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path(__file__).parent.glob("*.py")))
+def test_a_benchmark_finds_what_it_imports(name):
+    importlib.import_module(f"tests.benchmarks.{name}")  # `host` and `gpu` run on demand only
 
 
 @pytest.mark.guide
