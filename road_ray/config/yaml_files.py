@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from road_ray.config.base import Config, to_dict
 from road_ray.config.messages import InvalidConfig
@@ -166,6 +166,8 @@ def _note_lines(node: Node, key: Key, lines: dict[Key, int], remaining: list[int
             for source in child.value if isinstance(child, SequenceNode) else [child]:
                 _note_lines(source, key, lines, remaining)
             continue
+        if not isinstance(name, ScalarNode):
+            raise ValueError(f"line {name.start_mark.line + 1}: a key is a list or a mapping")
         below = (*key, str(name.value))
         lines[below] = name.start_mark.line + 1
         _note_lines(child, below, lines, remaining)

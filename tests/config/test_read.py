@@ -88,6 +88,7 @@ _BOMB = ["l0: &l0 [lol]"] + [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" fo
             for value in ("!!int x", "!!int", "9" * 5000, "!!float a", "!!bool 7")
         ),
         ("a: *b\n", "undefined alias"),
+        ("a: 1\n[[b]]: 2\n", "my.yaml  is not valid YAML: line 2: a key is a list or a mapping"),
     ],
 )
 def test_what_is_no_plain_mapping_is_refused(file: Path, content: str | bytes, words: str) -> None:
