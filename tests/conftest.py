@@ -75,6 +75,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tokenizer(world: Path) -> Any:
+    """WordPiece of the embedded data set. Not to be changed."""
+    from road_ray.data.tokenizer import train_wordpiece
+
+    words = (world / "squad" / "train-v2.0.json").read_text()
+    return train_wordpiece([words], vocab_size=600)
+
+
+@pytest.fixture(scope="session")
 def shared_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
     """The one cluster of a session; it stops after the last test that uses it."""
     from tests.cluster import own_cluster, short_directory
@@ -363,16 +372,11 @@ def folded(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFactor
     return rr.teachers(overrides=sentiment, run_dir=directory, num_teachers=2, num_folds=2)
 
 
-def flags(overrides: dict[str, object]) -> list[str]:
-    """Overrides as the command line takes them."""
-    return [f"{key}={_written(value)}" for key, value in overrides.items()]
-
-
-def _written(value: object) -> object:
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
-
-
-@pytest.fixture(scope="session", name="flags")
-def flags_fixture():
+@pytest.fixture(scope="session")
+def flags() -> Callable[[dict[str, object]], list[str]]:
     """``flags(overrides)``: the same as arguments of ``road``."""
-    return flags
+
+    def written(value: object) -> object:
+        return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
+
+    return lambda overrides: [f"{key}={written(value)}" for key, value in overrides.items()]

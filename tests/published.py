@@ -63,14 +63,7 @@ def tokenizer_of(family: str, texts: tuple[str, ...] = TEXTS, size: int = 300) -
     if kind == "wordpiece":
         return train_wordpiece(list(texts), vocab_size=size)
     if kind == "bpe":
-        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-        made = Tokenizer(models.BPE())
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(
-            vocab_size=size + 256, special_tokens=special, initial_alphabet=alphabet
-        )
-        made.train_from_iterator(texts, trainer)
+        made = byte_pairs(texts, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], size + 256)
         merges = json.loads(made.to_str())["model"]["merges"]
         return RobertaTokenizerFast(
             vocab=made.get_vocab(), merges=[tuple(merge) for merge in merges]
@@ -83,6 +76,17 @@ def tokenizer_of(family: str, texts: tuple[str, ...] = TEXTS, size: int = 300) -
     )
     vocabulary = [tuple(entry) for entry in json.loads(made.to_str())["model"]["vocab"]]
     return DebertaV2TokenizerFast(vocab=vocabulary, unk_id=special.index("[UNK]"))
+
+
+def byte_pairs(texts: Sequence[str], special: list[str], size: int) -> Tokenizer:
+    """Return byte-level BPE with case, learnt from texts."""
+    made, level = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel
+    made.pre_tokenizer = level(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=level.alphabet()
+    )
+    made.train_from_iterator(texts, trainer)
+    return made
 
 
 def publish(

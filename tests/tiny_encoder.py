@@ -22,13 +22,6 @@ def small_config(**changes):
     return ElectraConfig(**(size | changes))
 
 
-def tokenizer_of_world(world):
-    from road_ray.data.tokenizer import train_wordpiece
-
-    words = (world / "squad" / "train-v2.0.json").read_text()
-    return train_wordpiece([words], vocab_size=600)
-
-
 def model_of_all_tasks(tokenizer):
     from transformers import ElectraModel
 

@@ -89,7 +89,7 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
     """Write the file and its schema if the file loads and all of its rows are valid. Return the
     number of rows of its splits.
     """
-    from road_ray.data.features.encode_examples import check_labels
+    from road_ray.data.encode_examples import check_labels
     from road_ray.data.load_split import find_dataset, read_examples, root_of
 
     beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place

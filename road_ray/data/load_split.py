@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
-from road_ray.data.examples import Example, Features, SpanExample, TagExample, TextExample
-from road_ray.data.features.encode_examples import (
+from road_ray.data.encode_examples import (
     LEAST_EXAMPLES,
     cache_key,
     check_labels,
     encode,
     load_or_encode,
 )
+from road_ray.data.examples import Example, Features, SpanExample, TagExample, TextExample
 from road_ray.data.readers.conll import UNTYPED
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.readers.layouts import READER, found_paths, read_split

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.examples import Longs
-from road_ray.data.features.text_rows import bounds_of
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
+from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 from road_ray.system.files import (

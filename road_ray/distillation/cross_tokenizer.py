@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.examples import Bytes, Features, Ints, Longs, SpanExample, TagExample
-from road_ray.data.features.text_rows import RowsOfTokens, encode_tags, tokenized, without_spaces
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
+from road_ray.data.text_rows import RowsOfTokens, encode_tags, tokenized, without_spaces
 from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError
 from road_ray.models.architectures import longest_row_of

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.features.text_rows import check_fast
 from road_ray.data.model_files import locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress, Span, Tag, Task
+from road_ray.data.text_rows import check_fast
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads import own_head

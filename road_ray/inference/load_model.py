@@ -12,7 +12,7 @@ from torch import Tensor
 
 from road_ray.data import catalog
 from road_ray.data.batching import Batch
-from road_ray.data.features.encode_examples import row_limit
+from road_ray.data.encode_examples import row_limit
 from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,

@@ -17,8 +17,8 @@ from scipy.special import expit
 from torch import Tensor
 
 from road_ray.data.batching import Batch, to_device
+from road_ray.data.encode_examples import encode
 from road_ray.data.examples import ChoiceExample, Example, Features, SpanExample, TextExample
-from road_ray.data.features.encode_examples import encode
 from road_ray.data.readers.tables import check_text
 from road_ray.data.task_and_dataset import (
     Choose,

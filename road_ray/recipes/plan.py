@@ -58,7 +58,9 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     # A run without workers uses the GPU of this machine.
     on_gpu = gpus > 0 or (workers == 0 and default_device().type == "cuda")
     available = room.check_memory(sum(memory_bytes.values()), on_gpu, workers)
-    runs = num_runs(config)
+    runs = config.distillation.generations if isinstance(config, DistillConfig) else 1
+    if isinstance(config, TeachersConfig):
+        runs = config.num_teachers * config.num_folds
     at_most = _most_bytes(config, measured, runs)
     free = room.check_disk(Path(settings.run_dir), at_most)
     seconds = measured.seconds_per_step / max(workers, 1)
@@ -81,13 +83,6 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
         "step_seconds": seconds,
         "hours": runs * steps * seconds / 3600,
     }
-
-
-def num_runs(config: Config) -> int:
-    """Return the number of equal trainings that a configuration runs."""
-    if isinstance(config, TeachersConfig):
-        return config.num_teachers * config.num_folds
-    return config.distillation.generations if isinstance(config, DistillConfig) else 1
 
 
 def _most_bytes(config: Any, measured: Measured, runs: int) -> int:

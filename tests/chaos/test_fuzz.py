@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from road_ray.config import load, preset_named_in
 from road_ray.config import yaml_files as yaml_lines
 from road_ray.data.corpus.documents import Documents
-from road_ray.data.features.encode_examples import encode
+from road_ray.data.encode_examples import encode
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Span
 from road_ray.data.tokenizer import train_wordpiece

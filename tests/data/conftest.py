@@ -1,14 +1,7 @@
-"""What tests of data share: a tokenizer of the miniature world, and one of letters."""
+"""A tokenizer of letters."""
 
 import pytest
 from transformers import BertTokenizer
-
-from tests.tiny_encoder import tokenizer_of_world
-
-
-@pytest.fixture(scope="session")
-def tokenizer(world):
-    return tokenizer_of_world(world)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 from road_ray.data import catalog
 from road_ray.data.batching import pad
+from road_ray.data.encode_examples import encode
 from road_ray.data.examples import Answer, ChoiceExample, SpanExample, TagExample, TextExample
-from road_ray.data.features.encode_examples import encode
 from road_ray.data.load_split import Split
 from road_ray.distillation.annotate import allowed_of
 from road_ray.distillation.cross_tokenizer import (

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 import road_ray as rr
@@ -16,7 +15,7 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, check_parity, inputs_of
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.errors import CheckpointError
-from tests.published import TEXTS, publish, tokenizer_of
+from tests.published import TEXTS, byte_pairs, publish, tokenizer_of
 from tests.tiny_teacher import make_batch, make_teacher
 
 END, PAD = "<|endoftext|>", "<|pad|>"
@@ -24,14 +23,9 @@ END, PAD = "<|endoftext|>", "<|pad|>"
 
 def publish_decoder(directory, family, padding):
     """A decoder with random weights and a byte-level tokenizer, which may have no padding."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=[END, PAD], initial_alphabet=alphabet
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=byte_pairs(TEXTS, [END, PAD], 400), eos_token=END, pad_token=padding
     )
-    made.train_from_iterator(TEXTS, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END, pad_token=padding)
     heads = {} if family == "gpt2" else {"num_key_value_heads": 2, "head_dim": 8}
     head = {"head": "ForSequenceClassification", "labels": ("negative", "positive")}
     publish(directory, family, tokenizer=tokenizer, **head, **heads)

@@ -24,15 +24,10 @@ from road_ray.evaluation.evaluate_split import (
     logits_of,
 )
 from tests.pair import both
-from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
+from tests.tiny_encoder import model_of_all_tasks
 
 CPU = torch.device("cpu")
 TUNED = DecisionRule(tune=True)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(world):
-    return tokenizer_of_world(world)
 
 
 @pytest.fixture(scope="module")

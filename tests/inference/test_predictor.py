@@ -25,12 +25,7 @@ from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from road_ray.inference.tagged_words import Sentence, grouped
 from tests.published import TEXTS, publish
-from tests.tiny_encoder import model_of_all_tasks, tokenizer_of_world
-
-
-@pytest.fixture(scope="module")
-def tokenizer(world):
-    return tokenizer_of_world(world)
+from tests.tiny_encoder import model_of_all_tasks
 
 
 @pytest.fixture(scope="module")

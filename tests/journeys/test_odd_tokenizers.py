@@ -16,7 +16,7 @@ import road_ray as rr
 from road_ray.distillation.teacher import Teacher, TeacherOptions
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import load
-from tests.data.features.test_equals_transformers import KINDS, MAKERS, bert_with
+from tests.data.test_equals_transformers import KINDS, MAKERS, bert_with
 from tests.published import publish
 from tests.row_files import write_rows
 from tests.runs import plain_logits

@@ -12,14 +12,12 @@ import time
 
 import pytest
 
-from tests.conftest import flags
-
 pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(600)]
 NOISE = re.compile(r"\x1b|\(raylet\)|repeated \d+x|retries|Traceback|ray\.", re.I)
 
 
 @pytest.fixture
-def start(sentiment, teachers, tmp_path):
+def start(flags, sentiment, teachers, tmp_path):
     """Start a distillation with teachers in actors; give its process and run directory."""
     started = []
 

@@ -109,6 +109,7 @@ TABLES = (".csv", ".tsv", *NESTED)
 Row = Mapping[Any, Any]  # by names of columns, or numbers in a file without a header
 _LISTED = 5  # faults that a message shows
 _HUB_SPLITS = {"dev": "validation"}
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(sys.maxsize)  # the module's own limit of 131,072 characters is too low
 
@@ -154,8 +155,9 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``file:line`` and the row by column names of a JSONL, JSON, CSV, TSV, Parquet or Arrow
     file, or of all Parquet or Arrow files in a folder.
 
-    CSV and TSV have quoting; a row may span lines. A ``.csv`` whose header has semicolons or tabs
-    instead of commas is read by those. JSON is an array of objects, or one object a line.
+    CSV and TSV have quoting, and a row may span lines, but for tab-separated lines whose quotes are
+    letters, as in GLUE's files. A ``.csv`` whose header has semicolons or tabs instead of commas is
+    read by those. JSON is an array of objects, or one object a line.
     """
     if path.is_dir() and path.suffix not in TABLES:
         for file in table_files(path):
@@ -292,7 +294,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         first = next((line for _, line in numbered_lines(path)), "").partition("\r")[0]
         delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
     lines = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold them
-    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    # No quote character reads quotes as letters.
+    mark = None if delimiter == "\t" and _quotes_are_letters(path) else '"'
+    reader = csv.reader(lines, strict=True, delimiter=delimiter, quotechar=mark)
     header: list[str] = []
     try:
         for cells in reader:
@@ -311,6 +315,19 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             f"{path}:{reader.line_num}: broken CSV: {error}\n"
             "  fix: close every quote, double quotes within a cell, and end lines with a newline"
         ) from error
+
+
+def _quotes_are_letters(path: Path) -> bool:
+    """Return True if every line has the tabs of the first, and a cell opens a quote that it does
+    not close: with quoting, such a cell would go on behind a tab or on the next line.
+    """
+    counts, is_open = set[int](), False
+    for _, line in numbered_lines(path):
+        if line:
+            counts.add(line.count("\t"))
+            cells = line.split("\t") if '"' in line else ()
+            is_open |= any(c.startswith('"') and not _QUOTED.fullmatch(c) for c in cells)
+    return is_open and len(counts) == 1
 
 
 def hub_table(

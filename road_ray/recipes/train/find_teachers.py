@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from road_ray.data.features.encode_examples import row_limit
+from road_ray.data.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
 from road_ray.data.model_files import check_hashes, locate_model
 from road_ray.data.task_and_dataset import Span

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import BatchStream
+from road_ray.data.encode_examples import row_limit
 from road_ray.data.examples import UNKNOWN
-from road_ray.data.features.encode_examples import row_limit
 from road_ray.data.load_split import Split, training_tokenizer
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from operator import itemgetter
+from operator import ge, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,14 +91,10 @@ def best_of(trials: Iterable[Any], larger: Sequence[bool]) -> list[Any]:
     ]
     if len(larger) == 1:
         return [max(scores, key=itemgetter(0))[1]] if scores else []
-
-    def dominates(other: tuple[float, ...], candidate: tuple[float, ...]) -> bool:
-        return other != candidate and all(a >= b for a, b in zip(other, candidate, strict=True))
-
     return [
         trial
         for candidate, trial in scores
-        if not any(dominates(other, candidate) for other, _ in scores)
+        if not any(other != candidate and all(map(ge, other, candidate)) for other, _ in scores)
     ]
 
 

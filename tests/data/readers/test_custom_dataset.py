@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from road_ray.config import json_schema, load
 from road_ray.config.base import resume_identity
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.encode_examples import check_labels
+from road_ray.data.encode_examples import check_labels
 from road_ray.data.inspection.guess import guess
 from road_ray.data.load_split import find_dataset, load_split, read_examples, root_of
 from road_ray.data.readers.custom_dataset import CustomDataset

@@ -9,8 +9,8 @@ import pytest
 
 from road_ray.config import load
 from road_ray.data.catalog import TASKS, dataset
+from road_ray.data.encode_examples import check_labels
 from road_ray.data.examples import Answer, TextExample
-from road_ray.data.features.encode_examples import check_labels
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers import tables
 from road_ray.data.readers.custom_dataset import CustomDataset

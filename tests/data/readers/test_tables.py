@@ -6,7 +6,9 @@ import gzip
 
 import pytest
 
+from road_ray.data.readers.sentences import glue_rows
 from road_ray.data.readers.tables import arrow_rows, numbered_lines, table_rows
+from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 from tests.row_files import write_rows
 
@@ -63,6 +65,30 @@ def test_cells_may_hold_commas_quotes_line_ends_and_much_text(tmp_path):
         (f"{path}:3", {"a": 'x, "y"', "b": "one\r\ntwo"}),
         (f"{path}:4", {"a": "e\rf", "b": long}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "cells"),
+    [
+        (['"Yes," he said.\t1', 'He "no".\t0'], [['"Yes," he said.', "1"], ['He "no".', "0"]]),
+        (['"Yes\t1', '"No"\t0'], [['"Yes', "1"], ['"No"', "0"]]),
+        (['1\t"Yes', '2\tNo"'], [["1", '"Yes'], ["2", 'No"']]),
+        (['"a ""b"""\t1', 'c\t"d"'], [['a "b"', "1"], ["c", "d"]]),
+        (['"a\tb"\t1', '"c"\t0'], [["a\tb", "1"], ["c", "0"]]),
+        (['1\t"a', 'b"', "2\tc"], [["1", "a\nb"], ["2", "c"]]),
+        (['"a"\t1', "", "b\t2"], [["a", "1"], ["b", "2"]]),
+    ],
+)  # fmt: skip
+def test_quotes_of_a_tsv_enclose_cells_or_are_letters(tmp_path, rows, cells):
+    path = tmp_path / "x.tsv"
+    path.write_text("\n".join(["a\tb", *rows, ""]))
+    assert [[*row.values()] for _, row in table_rows(path)] == cells
+
+
+@pytest.mark.parametrize("name", ["MRPC", "RTE", "STS-B", "QNLI", "SST-2"])
+def test_published_glue_files_have_the_rows_of_the_catalogue(real_data, name):
+    for path in sorted((real_data / "glue" / name).glob("*.tsv")):
+        assert [*table_rows(path)] == [*glue_rows(path, Columns(("text",)), True)]
 
 
 def repeated_column(path):

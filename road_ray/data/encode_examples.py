@@ -31,7 +31,6 @@ from road_ray.data.examples import (
     TagExample,
     TextExample,
 )
-from road_ray.data.features.text_rows import encode_spans, encode_tags, tag_numbers, text_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -45,6 +44,7 @@ from road_ray.data.task_and_dataset import (
     Task,
     listed_labels,
 )
+from road_ray.data.text_rows import encode_spans, encode_tags, tag_numbers, text_rows
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.files import staged_beside
 from road_ray.system.operating_system import sync

@@ -16,8 +16,8 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 from road_ray.data.batching import encoder_inputs, pad
 from road_ray.data.config import SourceConfig
+from road_ray.data.encode_examples import encode
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextExample
-from road_ray.data.features.encode_examples import encode
 from road_ray.data.load_split import training_tokenizer
 from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of

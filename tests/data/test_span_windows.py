@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset, task
+from road_ray.data.encode_examples import encode
 from road_ray.data.examples import Answer, SpanExample
-from road_ray.data.features.encode_examples import encode
-from road_ray.data.features.text_rows import encode_spans
 from road_ray.data.readers.layouts import read_split
+from road_ray.data.text_rows import encode_spans
 from road_ray.errors import ConfigError
 from tests.published import FAMILIES, TEXTS, tokenizer_of
 

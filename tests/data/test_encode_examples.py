@@ -15,11 +15,11 @@ from road_ray.data import load_split as module
 from road_ray.data.batching import Batching, BatchStream, labels_of, pad
 from road_ray.data.catalog import dataset, task
 from road_ray.data.config import SourceConfig
+from road_ray.data.encode_examples import cache_key, encode, load_or_encode
 from road_ray.data.examples import Answer, SpanExample, TagExample, TextExample
-from road_ray.data.features.encode_examples import cache_key, encode, load_or_encode
-from road_ray.data.features.text_rows import encode_tags
 from road_ray.data.load_split import load_split
 from road_ray.data.task_and_dataset import Tag, Task
+from road_ray.data.text_rows import encode_tags
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 
