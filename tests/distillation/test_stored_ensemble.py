@@ -18,19 +18,14 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.data.task_and_dataset import Choose, Tag
 from road_ray.distillation import stored_ensemble
 from road_ray.distillation.answer_table import (
-    counts_of,
     list_teachers,
     open_table,
-    padded,
     rows_of,
     unpadded,
-    value_type,
     write_table,
 )
-from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables, directory_name
 from road_ray.distillation.teacher import inputs_of, some_rows
@@ -407,43 +402,6 @@ def test_a_row_of_choices_has_one_key():
     assert keys.shape == (2, 2)
     moved = ids[:, [1, 0, 2]]
     assert (rows_of({"input_ids": moved}).keys != keys).any(1).all()
-
-
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("kind", [Tag(("O", "B", "I")), MRC.kind], ids=str)
-def test_tokens_lose_their_padding_and_get_it_back(kind, left):
-    given = inputs([5, 6, 7], [8, 9], left=left)
-    rows, width = rows_of(given), kind.width
-    tokens = torch.arange(8.0 * 2 * width).reshape(2, 8, width)
-    answers = tokens if isinstance(kind, Tag) else tokens.mT  # [B, L, C], or [B, 2, L] of spans
-    flat = unpadded(answers, rows, kind)
-    assert flat.dtype == np.float16
-    assert len(flat) == width * 5 == counts_of(kind, rows.lengths).sum()
-    back = padded(np.split(flat, [width * 3]), rows, kind)
-    back = back if isinstance(kind, Tag) else back.mT
-    real = given["attention_mask"].bool()
-    assert torch.equal(back[real], tokens[real])
-    assert (back[~real] == PAD_LOGIT).all()
-
-
-def test_choices_have_one_number_each():
-    rows = rows_of({"input_ids": torch.arange(24).reshape(2, 3, 4)})
-    answers = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
-    numbers = unpadded(answers, rows, Choose(3))
-    assert torch.equal(padded(np.split(numbers, 2), rows, Choose(3)), answers)
-
-
-def test_classes_are_rounded_to_half_and_numbers_are_not():
-    similarity = task("similarity").kind
-    rows = rows_of(inputs([5, 6], [7]))
-    answers = torch.tensor([[1 / 3, -2.5, 1000.1], [0.0, 1.0, 2.0]])
-    back = padded(np.split(unpadded(answers, rows, NLI.kind), 2), rows, NLI.kind)
-    assert torch.equal(back, answers.half().float())
-    scores = torch.tensor([[1 / 3], [4.123456]])
-    assert torch.equal(
-        padded(np.split(unpadded(scores, rows, similarity), 2), rows, similarity), scores
-    )
-    assert value_type(similarity) is np.float32
 
 
 @pytest.mark.parametrize("bad", [7e4, float("nan"), float("-inf")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import math
 import os
@@ -17,7 +16,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -211,19 +209,21 @@ def test_answers_without_a_label_are_counted_and_empty(label, server):
     assert "As a model" in unlabelled[0]["answer"]
 
 
-def killed_three_times(server, tmp_path, texts, form, answer):
-    """Return the lines of the output; kills at a tenth, two and three tenths of the rows."""
+@pytest.mark.slow
+def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
+    """It is killed at a tenth, two and three tenths of the rows."""
+    texts = [f"{text} {number}" for number in range(20) for text in TEXTS]
     answered: Counter[str] = Counter()
 
     def counted(text, body, count):
         time.sleep(0.002)
         answered[text] += 1
-        return answer(text, body, count)
+        return completion(text, body, count)
 
     server.answer = counted
     data, prompt, output = tmp_path / "data.txt", tmp_path / "prompt.txt", tmp_path / "out.csv"
     data.write_text("\n".join(texts))
-    prompt.write_text(form)
+    prompt.write_text("One of {labels}. Text: {text}")
     command = [sys.executable, "-m", "road_ray", "label", server.url, str(data)]
     command += ["--labels", "negative,positive", "--prompt", str(prompt)]
     command += ["--output", str(output), "--concurrency", "4", "--json", "--price", "2", "5"]
@@ -251,41 +251,6 @@ def killed_three_times(server, tmp_path, texts, form, answer):
     assert lines[0] == "text,probability_negative,probability_positive,answer"
     assert [line.split(",")[0] for line in lines[1:]] == texts
     assert not any(SECRET in path.read_text() for path in tmp_path.iterdir())
-    return lines[1:]
-
-
-@pytest.mark.slow
-def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
-    texts = [f"{text} {number}" for number in range(20) for text in TEXTS]
-    killed_three_times(server, tmp_path, texts, "One of {labels}. Text: {text}", completion)
-
-
-@pytest.mark.long
-def test_a_causal_model_behind_the_protocol_labels_1000_rows(server, tmp_path, monkeypatch):
-    """A GPT-2 that was trained for seconds; its probabilities are those of plain transformers."""
-    monkeypatch.syspath_prepend(Path.cwd() / "examples")
-    import tiny_llm
-    import tiny_teachers
-
-    model, tokenizer = tiny_llm.train()
-    routes = {getattr(r, "path", ""): r for r in tiny_llm.application(model, tokenizer).routes}
-    complete = routes["/v1/chat/completions"].endpoint
-    pairs = itertools.product(tiny_teachers.sentences(), ("warm", "witty", "dull", "clumsy", "bad"))
-    texts = [f"{row['text']} and {word}" for row, word in pairs][:1000]
-    lines = killed_three_times(
-        server, tmp_path, texts, tiny_llm.PROMPT, lambda text, body, count: complete(body)
-    )
-    ids = tokenizer.convert_tokens_to_ids(["negative", "positive"])
-    told = 0
-    for text, line in zip(texts, lines, strict=True):
-        prompt = tokenizer(tiny_llm.PROMPT.format(text=text))["input_ids"][:-1]
-        with torch.inference_mode():
-            shares = model(torch.tensor([prompt])).logits[0, -1].softmax(-1)[ids]
-        if shares.sum() >= 0.5:
-            said = [float(cell) for cell in line.split(",")[1:3]]
-            assert said == pytest.approx((shares / shares.sum()).tolist(), abs=1e-5)
-            told += 1
-    assert told > 900
 
 
 def test_the_labels_of_an_llm_are_a_teacher(server, sentiment, tmp_path):

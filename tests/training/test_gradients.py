@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -167,20 +166,8 @@ def trained(kind, worker):
     return rows
 
 
-def buckets_of(worker):
-    """Memory that the gradients of a step take, by storage: of DDP, whole buckets."""
-    objective, steps = steps_of("electra", worker)
-    wrapped = worker.wrap(objective, sparse=False)
-    for passes in steps:  # DDP builds its buckets anew after the first
-        gradients(objective, passes, worker, wrapped)
-    return {p.grad.untyped_storage().data_ptr() for p in objective.parameters()}
-
-
 def as_alone(worker, kind, expected):
     """What each process does: the same steps on its share, and the comparison."""
-    if kind == "electra":
-        assert len(buckets_of(worker)) == 1
-        assert len(buckets_of(ALONE)) > 10
     assert steps_of(kind, worker)[0].sparse == (kind == "supervised")
     steps = zip(trained(kind, worker), expected, strict=True)
     for (ours, loss, row), (theirs, whole_loss, whole_row) in steps:
@@ -378,19 +365,3 @@ def test_spikes_that_are_read_late_are_the_same_events(tmp_path, request):
     assert [event["step"] for event in late_result] == [AT]
     assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
     assert tiny.same(late, at_once)
-
-
-def test_alone_every_method_is_the_identity():
-    worker, layer = Worker.alone(), nn.Linear(2, 2)
-    assert (worker.rank, worker.size, worker.is_main) == (0, 1, True)
-    assert worker.wrap(layer, sparse=True) is layer
-    assert worker.barrier() is None
-    assert worker.gather("part") == ["part"]
-    assert worker.union(["b", "a", "b"]) == ["a", "b"]
-    assert worker.union([]) == []
-    values = torch.tensor([1.0, 2.0], requires_grad=True)
-    total = worker.total(values)
-    assert torch.equal(total, values)
-    assert not total.requires_grad
-    total += 1
-    assert values.tolist() == [1, 2]

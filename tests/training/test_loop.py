@@ -110,32 +110,6 @@ def test_checkpoints_on_the_way_leave_dropout_as_it_is(tmp_path, straight, monke
     assert tiny.same(run("supervised", tmp_path, save_every_steps=1), expected)
 
 
-def test_rows_beyond_the_checkpoint_are_written_once(tmp_path, straight):
-    expected, _ = straight("electra")
-
-    def dying(start):
-        for number, passes in enumerate(electra_steps()(start), start):
-            if number == 5:
-                raise OSError("killed")
-            yield passes
-
-    with pytest.raises(OSError, match="killed"):
-        run("electra", tmp_path, steps=dying, save_every_steps=2)
-    assert (tmp_path / "checkpoints" / "step-00000004").is_dir()
-    assert len(read_rows(tmp_path / "metrics.jsonl")) == 5
-    resumed = run("electra", tmp_path, save_every_steps=2)
-    assert tiny.same(resumed, expected)
-    assert [row["step"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
-    kinds = [event["kind"] for event in read_rows(tmp_path / "events.jsonl")]
-    assert kinds == ["resumed"]
-
-
-def test_a_finished_run_is_left_as_it_is(tmp_path):
-    finished = run("electra", tmp_path, steps=None)
-    again = run("electra", tmp_path, steps=lambda start: iter(()))  # no data is needed
-    assert tiny.same(finished, again)
-
-
 def test_the_checkpoint_holds_every_tensor_once_and_the_export(tmp_path):
     run("supervised", tmp_path)
     directory = tmp_path / "checkpoints" / f"step-{STEPS:08d}"

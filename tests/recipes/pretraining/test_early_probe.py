@@ -49,8 +49,9 @@ def test_missing_data_is_named_before_the_training(pretraining, world, tmp_path)
     assert "data.root" in str(error.value)
 
 
-def test_the_training_is_the_same_and_nothing_is_left(probed, pretrained):
+def test_the_training_is_the_same_and_nothing_is_left(probed, pretrained, pretraining, tmp_path):
     assert weights(probed) == weights(pretrained)
+    assert weights(rr.pretrain(overrides=pretraining, seed=1, run_dir=tmp_path)) != weights(probed)
     assert not list(probed.directory.glob(".probe-*"))
 
 

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-import road_ray as rr
 from road_ray.training.monitoring.metrics_journal import read_rows
 
 
@@ -30,38 +29,6 @@ def test_the_figures_are_those_of_the_last_row(pretrained):
         k: v for k, v in rows[-1].items() if k not in ("step",) and v is not None
     }
     assert json.loads((pretrained.directory / "metrics.json").read_text()) == pretrained.metrics
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(
-    pretrained, pretraining, tmp_path
-):
-    weights = {}
-    for seed in (0, 1):
-        run = rr.pretrain(overrides=pretraining, seed=seed, run_dir=tmp_path / str(seed))
-        weights[seed] = (run.hf_dir / "model.safetensors").read_bytes()
-    assert weights[0] == (pretrained.hf_dir / "model.safetensors").read_bytes()
-    assert weights[0] != weights[1]
-
-
-def test_a_run_goes_on_from_its_checkpoint(attempt, pretrained, tmp_path, monkeypatch):
-    from road_ray.objectives.pretraining.electra import Electra
-
-    forward, calls = Electra.forward, iter(range(100))
-
-    def killed(self, batch):
-        if next(calls) == 4:
-            raise RuntimeError("killed")
-        return forward(self, batch)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Electra, "forward", killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            attempt(training__save_every_steps=3)
-    assert attempt(training__save_every_steps=3).code == 0
-    here, there = tmp_path / "run" / "hf", pretrained.hf_dir
-    assert (here / "model.safetensors").read_bytes() == (there / "model.safetensors").read_bytes()
-    steps = [row["step"] for row in read_rows(tmp_path / "run" / "metrics.jsonl")]
-    assert steps == [2, 4, 6]
 
 
 @pytest.mark.parametrize("journal", [None, '{"step": 1, "train/generator": 9.5}\n'])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 
 import pytest
 
-import road_ray as rr
-from road_ray.errors import CheckpointError, ResourceError
+from road_ray.errors import ResourceError
 from road_ray.recipes.run_directory.input_files import changed_inputs, current_inputs, model_files
 from road_ray.system.files import write_json_atomic
 
@@ -47,43 +44,6 @@ def test_model_files_are_those_that_decide(teachers, tmp_path):
     assert {"config.json", "model.safetensors", "tokenizer.json", "road_ray.json"} <= names
     assert "README.md" not in names
     assert model_files("") == model_files("google/electra-small") == []
-
-
-@pytest.fixture
-def trained(world, sentiment, tmp_path):
-    """A finished fine-tuning with a data root and a model of its own."""
-    shutil.copytree(world / "glue" / "SST-2", tmp_path / "world" / "glue" / "SST-2")
-    shutil.copytree(f"{sentiment['init']}/hf", tmp_path / "model")
-    settings = {"init": str(tmp_path / "model"), "data.root": str(tmp_path / "world")}
-    settings |= {"run_dir": str(tmp_path / "run"), "training.keep_checkpoints_at_end": 1}
-    overrides = sentiment | settings
-    rr.finetune(overrides=overrides)
-    return overrides
-
-
-def test_finetune_refuses_to_give_figures_of_another_model(trained, tmp_path):
-    path = tmp_path / "model" / "model.safetensors"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
-    before = (tmp_path / "run" / "metrics.json").read_bytes()
-    with pytest.raises(CheckpointError) as refused:
-        rr.finetune(overrides=trained)
-    assert f"{path}: then {len(whole)} bytes, sha256 " in str(refused.value)
-    assert "fix: restore them, or name another run_dir" in str(refused.value)
-    assert (tmp_path / "run" / "metrics.json").read_bytes() == before
-    (tmp_path / "run" / "metrics.json").unlink()  # nor does it go on with them
-    with pytest.raises(CheckpointError, match="was trained with other inputs"):
-        rr.finetune(overrides=trained)
-    path.write_bytes(whole)
-    rr.finetune(overrides=trained)
-    assert (tmp_path / "run" / "metrics.json").read_bytes() == before
-
-
-def test_finetune_is_finished_also_when_its_inputs_are_gone(trained, tmp_path):
-    before = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    shutil.rmtree(tmp_path / "model")
-    shutil.rmtree(tmp_path / "world" / "glue" / "SST-2")
-    assert rr.finetune(overrides=trained).metrics == before
 
 
 def test_found_inputs_names_a_file_that_cannot_be_read(tmp_path):

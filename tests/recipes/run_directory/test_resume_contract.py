@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,11 @@ import road_ray as rr
 from road_ray.errors import CheckpointError, ConfigError
 
 # Function and keys of each kind of run, and a file that it reads.
-DEV = "glue/SST-2/dev.tsv"
+DEV, MODEL = "glue/SST-2/dev.tsv", "model/model.safetensors"
 TEACHERS = {"distillation.num_teachers": 1, "distillation.host": "process"}
 RUNS = {
     "finetune": ("finetune", {"data.dataset": "sst2"}, DEV),
+    "another model": ("finetune", {"data.dataset": "sst2"}, MODEL),
     "seeds": ("finetune", {"data.dataset": "sst2", "num_seeds": 2}, DEV),
     "multitask": ("multitask", {"data.datasets": ["sst2", "rte"], "mixing.passes": 2}, DEV),
     "teachers": ("teachers", {"data.dataset": "sst2", "num_teachers": 2}, DEV),
@@ -38,7 +40,8 @@ def test_the_same_command_returns_resumes_or_refuses(
     verb, keys, file = RUNS[name]
     root, place = tmp_path / "world", tmp_path / "run"
     folder = file.split("/")[0]
-    shutil.copytree(world / folder, root / folder)
+    source = Path(sentiment["init"], "hf") if file == MODEL else world / folder
+    shutil.copytree(source, root / folder)
     base = pretraining if verb == "pretrain" else sentiment
     base = {
         key: value for key, value in base.items() if key != "data.dataset" or name != "multitask"
@@ -46,7 +49,8 @@ def test_the_same_command_returns_resumes_or_refuses(
     if verb == "distill":
         listed = request.getfixturevalue("teachers").directory / "teacher-0"
         keys = keys | {"distillation.teachers": [str(listed)]}
-    settings = base | keys | {"data.root": str(root), "training.keep_checkpoints_at_end": 1}
+    copied = {"init": str(root / folder)} if file == MODEL else {"data.root": str(root)}
+    settings = base | keys | copied | {"training.keep_checkpoints_at_end": 1}
     settings |= {"training.steps": 2, "run_dir": str(place)}
     command = partial(getattr(rr, verb), overrides=settings)
 
@@ -70,7 +74,10 @@ def test_the_same_command_returns_resumes_or_refuses(
         command()
     weights.write_bytes(before[weights])
 
-    path = root / file
+    gone = root.rename(tmp_path / "gone")
+    assert command().metrics == first.metrics
+    path = gone.rename(root) / file
     path.write_bytes(path.read_bytes() + b"\n")
-    with pytest.raises(CheckpointError, match=f"{path}: then "):
+    message = f"(?s){path}: then .*fix: restore them, or name another run_dir"
+    with pytest.raises(CheckpointError, match=message):
         command()
