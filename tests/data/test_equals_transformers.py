@@ -24,10 +24,8 @@ from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, reads_other_tokens
-from road_ray.inference.load_model import load
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import load_trained
-from road_ray.recipes.export import export
 from tests.published import TEXTS, publish, tokenizer_of
 
 PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[2], "It is dull."), ("A film", TEXTS[1])]
@@ -250,30 +248,6 @@ def test_words_are_trained_as_within_a_text_and_saved_so(family, tmp_path):
     assert again(words, is_split_into_words=True)["input_ids"] == as_text
     untouched = training_tokenizer(directory, ["sst2"], SourceConfig())
     assert untouched("a film")["input_ids"] == plain("a film")["input_ids"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "minilm",
-        *(
-            pytest.param(kind, marks=pytest.mark.long)
-            for kind in ("xlm-r on BertModel", "zero types", "no template")
-        ),
-    ],
-)
-def test_onnx_is_given_the_same_inputs(kind, published, tmp_path):
-    pytest.importorskip("onnxruntime")
-    directory = published(kind, "pair")
-    target, _ = export(str(directory), output=tmp_path / "onnx")
-    answers = load(target)([{"text": a, "text_pair": b} for a, b in PAIRS])
-    expected = plain_logits(
-        "pair", AutoTokenizer.from_pretrained(directory), plain_model("pair", directory), WHOLE
-    ).softmax(-1)
-    for answer, row in zip(answers, expected.tolist(), strict=True):
-        shares = [answer["scores"][label] for label in ("no", "yes")]
-        assert shares == pytest.approx(row, abs=1e-4)
 
 
 def test_a_teacher_without_segments_reads_the_rows_of_a_student_with_them(published):

@@ -90,17 +90,10 @@ def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
         Teacher(make_teacher(tmp_path / "t"), NLI, TeacherOptions(precision="int8"), "meta")
 
 
-def test_a_teacher_answers_as_the_plain_model_does(tmp_path):
-    from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+def test_a_teacher_of_questions_answers_as_the_plain_model_does(tmp_path):
+    from transformers import AutoModelForQuestionAnswering
 
-    first = make_batch(0)
-    directory = make_teacher(tmp_path / "nli")
-    model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
-    assert torch.equal(
-        Teacher(directory, NLI).logits(**inputs_of(first)), model(**inputs_of(first)).logits
-    )
-
-    directory = make_teacher(tmp_path / "mrc", kind="mrc")
+    first, directory = make_batch(0), make_teacher(tmp_path, kind="mrc")
     output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))
     logits = Teacher(directory, MRC).logits(**inputs_of(first))
     assert logits.shape == (4, 2, 10)
@@ -321,16 +314,6 @@ def annotated(logits, labels, rule="mean", each=False):
     batch = {"input_ids": torch.zeros(len(labels), 4, dtype=torch.long), "labels": labels}
     (out,) = annotate([batch], Said(logits), weighting.resolve(rule), each=each)
     return out
-
-
-def test_the_loss_is_the_binary_divergence_by_hand():
-    torch.manual_seed(0)
-    student, teacher, temperature = torch.randn(4, 3), torch.randn(4, 3), 2.0
-    batch = annotated(teacher[None], torch.zeros(4, 3, dtype=torch.long))
-    total, count = soft_loss_sum(student, batch, temperature=temperature)
-    p, q = (teacher / temperature).sigmoid(), (student / temperature).sigmoid()
-    divergence = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
-    assert_close(total / count, temperature**2 * divergence.mean())
 
 
 def test_one_label_of_several_is_a_task_of_two_classes():

@@ -17,6 +17,7 @@ from road_ray.inference.load_model import load
 from road_ray.inference.onnx_model import check_equal, export_onnx
 from road_ray.models.multitask import MultitaskModel
 from road_ray.recipes.export import export
+from tests.data.test_equals_transformers import MAKERS
 from tests.published import TEXTS, load_multitask, publish
 
 LONG = " ".join(TEXTS * 12)  # answers are read in several windows
@@ -67,12 +68,14 @@ def assert_alike(ours: object, theirs: object) -> None:
                 ("bert", "ForMultipleChoice", ("a", "b", "c"), CHOICES),
                 ("roberta", "ForMultipleChoice", (), CHOICES),
                 ("deberta-v2", "ForSequenceClassification", ("no", "yes"), PAIRS),
+                ("xlm-r on BertModel", "ForSequenceClassification", ("no", "yes"), PAIRS),
             )
         ),
     ],
 )
 def test_the_export_predicts_what_the_model_predicts(tmp_path, family, head, labels, rows):
-    model = publish(tmp_path / "model", family, head, labels=labels)
+    of_model, tokenizer = MAKERS.get(family, (family, lambda: None))
+    model = publish(tmp_path / "model", of_model, head, labels=labels, tokenizer=tokenizer())
     facts = {"max_length_tokens": 96, "no_answer_threshold": 0.5, "init": "somewhere"}
     (model / "road_ray.json").write_text(json.dumps(facts))
     directory, measured = export(str(model), tmp_path / "exported")

@@ -43,23 +43,6 @@ def batch():
     }
 
 
-@pytest.mark.parametrize("task", [NLI, PARAPHRASE, SIMILARITY])
-def test_sentence_models_load_with_plain_transformers(model, batch, tmp_path, task):
-    model.export(tmp_path, task.name)
-    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
-    assert_close(loaded(**batch).logits, model(batch | {"task": task.name}))
-    if isinstance(task.kind, Classify):
-        assert tuple(loaded.config.id2label.values()) == task.kind.labels
-        assert loaded.config.label2id == {name: i for i, name in enumerate(task.kind.labels)}
-        assert loaded.config.problem_type == "single_label_classification"
-    else:
-        assert loaded.config.num_labels == 1
-        assert loaded.config.problem_type == "regression"
-    # Hugging Face's own loss accepts the labels as we have them.
-    labels = torch.tensor([0, 1, 1]) if isinstance(task.kind, Classify) else torch.rand(3)
-    assert loaded(**batch, labels=labels).loss.isfinite()
-
-
 @pytest.mark.parametrize(
     ("first", "second"), [(NLI, PARAPHRASE), (SIMILARITY, MRC), (MRC, SIMILARITY), (NER, MRC)]
 )
