@@ -230,8 +230,7 @@ def configure(
     if verb == "reproduce":
         from road_ray.experiment.config import comparison_named, published
 
-        by_name = {"comparison", "experiment"} & keys.keys()
-        comparison = comparison_named(path, keys if by_name else overrides)
+        comparison = comparison_named(path, overrides, keys)
         base |= published(comparison) | {"comparison": comparison}
     config = load(kind, base=base, path=path, overrides=overrides, keys=keys)
     if base.get("data", {}).get("tokenizer") is not None and to_dict(config).get("init"):

@@ -61,8 +61,11 @@ def test_keys_by_name_decide_as_overrides_do(performed):
     perform("reproduce", overrides={"comparison": "noisy_labels"})
     perform("reproduce", experiment={"arms": arms}, init="runs/encoder")
     perform("pretrain", preset="electra_small", init="runs/encoder", data={"root": "DATA"})
-    by_name, by_override, own, encoder = (given[0] for given in performed)
-    assert by_name == by_override  # with the keys of that comparison
+    perform("reproduce", overrides={"comparison": "noisy_labels"}, experiment={"arms": arms})
+    perform("reproduce", overrides=["comparison = 'noisy_labels'"])
+    by_name, by_override, own, encoder, added, quoted = (given[0] for given in performed)
+    assert by_name == by_override == quoted  # with the keys of that comparison
+    assert [*added.compared.arms] == [*by_name.compared.arms, "slow", "fast"]
     assert (own.comparison, [*own.experiment["arms"]]) == ("own", ["slow", "fast"])
     assert (encoder.data.tokenizer, encoder.data.root) == (None, "DATA")  # not the preset's
 

@@ -30,7 +30,7 @@ swept() {
     $road sweep "$name" --run-dir "$out/$name-again" max_concurrent="$MAX_CONCURRENT" "$@" name="$name-again" \
         points="$points" trials="$count" sampler=random scheduler=none seeds="$SEEDS" \
         "${again[@]}"
-    $road report "$out/$name" --format png --out "$out/$name/figures"
+    $road report "$out/$name" --format png --output "$out/$name/figures"
     $road report "$out/$name"
 }
 

@@ -236,7 +236,9 @@ def main() -> None:
             app(prog_name="road")
         except OSError as error:
             where = str(error.filename or "standard output")[:200]
-            raise ResourceError(f"{where}: {error.strerror}\n  fix: remove the cause") from error
+            raise ResourceError(
+                f"{where}: {error.strerror or error}\n  fix: remove the cause"
+            ) from error
     except RoadError as error:
         if is_verbose():
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)

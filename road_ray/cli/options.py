@@ -15,6 +15,7 @@ import typer
 
 from road_ray.config.messages import nearest_keys
 from road_ray.config.schema import at, is_section
+from road_ray.config.yaml_files import DATA_SUFFIXES
 from road_ray.errors import ConfigError
 from road_ray.presets import PRESETS
 from road_ray.reporting.text_tables import aligned
@@ -149,7 +150,8 @@ def tell(summary: object, as_json: bool, *lines: object) -> None:
 def _is_model(name: str) -> bool:
     """Return True for a run or model directory, a list of teachers or a name of the hub."""
     path = Path(name)
-    return path.is_dir() or path.name == "teachers.json" or not (path.suffix or path.is_file())
+    is_data = path.is_file() or path.suffix in (".yaml", ".yml", *DATA_SUFFIXES)
+    return path.is_dir() or path.name == "teachers.json" or not is_data
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,11 @@ class CommandLine:
             flags |= {word: models[0]} if models else {}
             flags |= {file: data[0]} if data else {}
             words = [name for name in words if name not in (*models[:1], *data[:1])]
-        elif word and words and not is_override(words[0]) and not Path(words[0]).suffix:
+        elif (
+            word
+            and words
+            and not (words[0][:1] == "-" or is_override(words[0]) or Path(words[0]).suffix)
+        ):
             flags[word], words = words[0], words[1:]
         path = Path(words[0]) if words and not is_override(words[0]) else None
         flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]

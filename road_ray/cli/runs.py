@@ -104,7 +104,9 @@ def report(
     paths: Annotated[
         list[Path], argument("RUN|SWEEP|FOLDER...", "run, sweep or folder; several are compared")
     ],
-    out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file of the page, or directory of figures")
+    ] = None,
     kind: Annotated[
         Literal["html", "svg", "png", "pdf"],
         typer.Option("--format", help="html: a page; svg, png, pdf: figures for a paper"),
@@ -117,7 +119,7 @@ def report(
     """Write an HTML page for a run, a sweep or a folder of runs."""
     from road_ray.reporting.report import report as write
 
-    written = [str(path) for path in write(paths, out, kind, baseline)]
+    written = [str(path) for path in write(paths, output, kind, baseline)]
     tell(written, as_json, *written)
 
 

@@ -29,7 +29,7 @@ from road_ray.errors import Problem, shorten
 _MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
 _MOST_VALUES = 20_000  # after aliases are expanded
 _DEEPEST = 40
-_DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
+DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet", ".arrow", ".gz")
 _TAG = "tag:yaml.org,2002:"
 _WIDTH = 100
 
@@ -65,7 +65,7 @@ def parse_value(text: str, name: str) -> Any:
 
 def _data_remedy(path: Path) -> str:
     """Return what to do with a data file in the place of a configuration; empty for others."""
-    if path.suffix.lower() not in _DATA_SUFFIXES:
+    if path.suffix.lower() not in DATA_SUFFIXES:
         return ""
     return (
         f"this is data, not a configuration: run `road init {path}`, "
@@ -133,9 +133,9 @@ def _parsed(text: str, name: str) -> tuple[Any, dict[Key, int]]:
         raise InvalidConfig([Problem(name, message, remedy)]) from None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _read(text: str) -> tuple[Any, dict[Key, int]]:
-    """Return values and lines of a YAML text; a run reads its own record often."""
+    """Return values and lines of a YAML text; a run reads its own record often, as do presets."""
     parser = _Parser(typ="safe", pure=True)
     parser.Constructor = _Constructor
     parser.composer.warn_double_anchors = False  # YAML allows an anchor to be redefined

@@ -281,16 +281,18 @@ def published(name: str) -> dict[str, Any]:
     return read_yaml(CATALOGUE[name]).values if name in CATALOGUE else {}
 
 
-def comparison_named(path: Path | None, overrides: Sequence[str] | Mapping[str, Any]) -> str:
-    """Return the name of the comparison that a file and overrides ask for: ``own`` if they have
-    arms only.
+def comparison_named(
+    path: Path | None, overrides: Sequence[str] | Mapping[str, Any], keys: Mapping[str, Any]
+) -> str:
+    """Return the name of the comparison that a file, overrides and keys ask for: ``own`` if they
+    have arms only.
     """
     values = read_yaml(path).values if path else {}
-    if isinstance(overrides, Mapping):
-        values = {**values, **overrides}
-    else:
+    if not isinstance(overrides, Mapping):
         texts = [overrides] if isinstance(overrides, str) else overrides
-        values |= dict(text.split("=", 1) for text in texts if "=" in text)
+        parts = [text.partition("=") for text in texts]
+        overrides = {name.strip(): value.strip().strip("'\"") for name, _, value in parts}
+    values |= {**overrides, **keys}
     if values.get("comparison") is not None:  # null is refused as a value of the key
         return str(values["comparison"])
     return OWN if any(key.split(".")[0] == "experiment" for key in values) else DEFAULT

@@ -199,13 +199,13 @@ class Experiment:
         return config, [ensemble]
 
     def _ensemble(
-        self, name: str, data: DistillDataConfig, keys: Mapping[str, Any], seed: int
+        self, name: str, data: DistillDataConfig, keys: Mapping[str, Any], seed: int, of: str = ""
     ) -> str:
         """Add the teachers of a data set, which all arms that name the ensemble share, those of
         every seed unless teachers are combined; return the name of the job that lists and evaluates
         them.
         """
-        config, at = self.config, f"teachers/{name}-{data.dataset}"
+        config, at = self.config, f"teachers/{of}{name}-{data.dataset}"
         first = config.seed + TEACHER_SEED
         if any(arm.combine for arm in config.compared.arms.values()):
             at, first = f"{at}-{seed}", first + TEACHER_SEED * (seed - config.seed)
@@ -289,7 +289,9 @@ class Experiment:
             learnt = {name: getattr(data, name) for name in SourceConfig.model_fields}
             learnt |= {"batch_size": config.data.batch_size, "epochs": config.data.epochs}
             of_dataset = DistillDataConfig(dataset=dataset, **learnt)
-            taught.append(self._ensemble(stage.teachers, of_dataset, {}, shared["seed"]))
+            # Apart from those of students, who may have other rows and lengths.
+            ensemble = self._ensemble(stage.teachers, of_dataset, {}, shared["seed"], "mixture-")
+            taught.append(ensemble)
             listed = config.run_dir / taught[-1] / "teachers.json"
             changes[f"distillation.teachers.{dataset}"] = str(listed)
             changes["distillation.host"] = config.distillation.host

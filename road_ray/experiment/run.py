@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -60,14 +59,8 @@ _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
 SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Metrics of an arm with one seed, or the error that ended it."""
-
-    arm: str
-    seed: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    error: RoadError | None = None
+Outcomes = Mapping[tuple[str, int], Mapping[str, float] | RoadError]
+"""Metrics of each arm and seed, or the error that ended it."""
 
 
 def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
@@ -98,22 +91,20 @@ def run_experiment(
     after = [[numbers[needed] for needed in job.after] for job in jobs]
     runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
     results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
-    outcomes = []
+    outcomes: dict[tuple[str, int], Mapping[str, float] | RoadError] = {}
     for arm, seed in product(experiment.arms, experiment.seeds):
         mine = [(job, results[job.name]) for job in experiment.of_arm(arm, seed)]
-        error = next((result for _, result in mine if isinstance(result, RoadError)), None)
-        metrics: dict[str, float] = {}
-        for job, result in mine:
-            if job.scored and isinstance(result, Run):
-                metrics |= result.metrics
-        outcomes.append(Outcome(arm, seed, metrics, error))
+        failed = [found for _, found in mine if isinstance(found, RoadError)]
+        scored = [found.metrics for job, found in mine if job.scored and not failed]
+        metrics = {name: value for found in scored for name, value in found.items()}
+        outcomes[arm, seed] = failed[0] if failed else metrics
     table = experiment_table(experiment, outcomes, name)
     write_json_atomic(directory / "table.json", table.model_dump())
-    errors = [(f"{one.arm}, seed {one.seed}", one.error) for one in outcomes if one.error]
+    errors = {key: found for key, found in outcomes.items() if isinstance(found, RoadError)}
     if errors:
         write_report(directory)
-        listed = "\n    ".join(f"{title}: {first_line(error)}" for title, error in errors)
-        first = errors[0][1]
+        lines = [f"{arm}, seed {n}: {first_line(error)}" for (arm, n), error in errors.items()]
+        listed, first = "\n    ".join(lines), next(iter(errors.values()))
         cause = first.cause if isinstance(first, NotRunError) else first
         # Errors of configurations are made of problems, not of a message.
         kind = ConfigError if isinstance(cause, ConfigError) else type(cause)
@@ -142,20 +133,17 @@ def run_job(job: Job, context: RunContext | None = None) -> Run:
     return RECIPES[job.verb](job.config, context=context)
 
 
-def experiment_table(
-    experiment: Experiment, outcomes: Sequence[Outcome], name: str = ""
-) -> ComparisonTable:
+def experiment_table(experiment: Experiment, outcomes: Outcomes, name: str = "") -> ComparisonTable:
     """Return the table of an experiment: its arms with their metrics, tests between arms on the
     first metric of each data set, the teachers, and runs that failed.
     """
-    done = [outcome for outcome in outcomes if outcome.error is None]
+    done = {key: found for key, found in outcomes.items() if not isinstance(found, RoadError)}
     if experiment.config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
         entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
-        for number, outcome in enumerate(done):
-            single = [electra_score(entry, outcome.metrics) for entry in entries]
-            score = {f"eval/{SCORE}": sum(single) / len(single)}
-            done[number] = replace(outcome, metrics=score | dict(outcome.metrics))
-    metrics = _metrics(experiment.config.data, done)
+        for key, found in done.items():
+            single = [electra_score(entry, found) for entry in entries]
+            done[key] = {f"eval/{SCORE}": sum(single) / len(single), **found}
+    metrics = _metrics(experiment.config.data, done.values())
     tested = {
         dataset: names
         for dataset, names in metrics.items()
@@ -165,9 +153,9 @@ def experiment_table(
     scores: dict[str, Scores] = {
         arm: {
             metric: {
-                one.seed: float(one.metrics[f"eval/{metric}"])
-                for one in done
-                if one.arm == arm and f"eval/{metric}" in one.metrics
+                seed: float(found[f"eval/{metric}"])
+                for (other, seed), found in done.items()
+                if other == arm and f"eval/{metric}" in found
             }
             for metric in shown
         }
@@ -181,22 +169,22 @@ def experiment_table(
         source=experiment.config.compared.source,
         data_sets=metrics,
         arms=[
-            _arm(experiment, arm, [one.seed for one in done if one.arm == arm], scores[arm])
+            _arm(experiment, arm, [seed for other, seed in done if other == arm], scores[arm])
             for arm in experiment.arms
         ],
         teachers=[row for one in experiment.ensembles for row in _teachers(one, shown)],
         tests=paired_tests(scores, against, tested),
         failed=[
-            Failed(arm=one.arm, seed=one.seed, error=str(one.error))
-            for one in outcomes
-            if one.error is not None
+            Failed(arm=arm, seed=seed, error=str(found))
+            for (arm, seed), found in outcomes.items()
+            if isinstance(found, RoadError)
         ],
     )
 
 
-def _metrics(data: SourceConfig, done: Iterable[Outcome]) -> dict[str, list[str]]:
+def _metrics(data: SourceConfig, done: Iterable[Mapping[str, float]]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
-    evaluated = [name for one in done for name in one.metrics if name.startswith("eval/")]
+    evaluated = [name for found in done for name in found if name.startswith("eval/")]
     names = list(dict.fromkeys(name.removeprefix("eval/") for name in evaluated))
     shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):

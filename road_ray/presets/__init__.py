@@ -8,9 +8,7 @@ add one, add a file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,9 @@ class Preset:
 
     def values(self) -> dict[str, Any]:
         """Return the keys that the preset and those that it begins with set."""
-        return deepcopy(_values(self))
+        written = read_yaml(self.path).values
+        before = written.pop("preset", None)
+        return _merged(PRESETS[before].values(), written) if before else written
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -61,13 +61,6 @@ def get_preset(name: str, verb: str | None = None) -> Preset:
             "  fix: use one of these; `road presets NAME` prints its keys"
         )
     return PRESETS[name]
-
-
-@cache
-def _values(preset: Preset) -> dict[str, Any]:
-    written = read_yaml(preset.path).values
-    before = written.pop("preset", None)
-    return _merged(PRESETS[before].values(), written) if before else written
 
 
 def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

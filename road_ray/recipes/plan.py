@@ -145,7 +145,7 @@ def measured_steps(config: Config, recipe: Callable[..., object]) -> Measured:
         if isinstance(config, PretrainConfig):
             sampled, rows_per_step = sampled_corpus(config, Path(place))
             changes |= sampled
-        if isinstance(config, DistillConfig):
+        if getattr(config, "named_teachers", None):
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:
             changes["max_concurrent"] = 0

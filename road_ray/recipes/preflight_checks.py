@@ -14,11 +14,11 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, check_own_names, find_dataset, has_files, root_of
 from road_ray.data.readers.layouts import file_names
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, MultiLabel, Span, Tag
-from road_ray.errors import ConfigError, DataError, did_you_mean, nearest
+from road_ray.errors import ConfigError, DataError, did_you_mean
 from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.system.files import path_of
+from road_ray.system.files import nearest_path, path_of
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +51,8 @@ def require_init(init: str, key: str = "init") -> str:
         )
     place = path_of(init, key)
     if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
-        beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
-        near = nearest(place.name, beside)
-        raise ConfigError(
-            f"{key} = {init}: no such directory\n  fix: "
-            + (f"did you mean {place.parent / near}?" if near else f"name one in {place.parent}")
-        )
+        seen = f"{key} = {init}: no such directory{nearest_path(place)}"
+        raise ConfigError(f"{seen}\n  fix: name one in {place.parent}")
     return init
 
 

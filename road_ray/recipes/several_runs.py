@@ -23,7 +23,7 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
-from road_ray.evaluation.seed_statistics import means, summary
+from road_ray.evaluation.seed_statistics import means
 from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
@@ -133,22 +133,15 @@ def _inner(
 
 
 def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every metric over seeds, ``_deviation``, ``_median`` and ``_best`` of
+    """Return the mean and ``_deviation`` of every metric over seeds, ``_median`` and ``_best`` of
     those of ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of
     medians.
     """
     rows = [{**row, **average(row)} for row in by_seed]
-    over_seeds = {name: [row[name] for row in rows] for name in rows[0]}
-    spreads = {name: summary(values) for name, values in over_seeds.items()}
-    metrics = {name: spread.mean for name, spread in spreads.items()}
-    if len(rows) == 1:
-        return metrics
-    for name, spread in spreads.items():
-        if name.startswith(("eval/", "glue/")) and spread.deviation is not None:
-            metrics[f"{name}_deviation"] = spread.deviation
-    evaluated = {name: x for name, x in over_seeds.items() if name.startswith("eval/")}
-    for statistic, of in (("median", median), ("best", max)):
-        values = {name: float(of(x)) for name, x in evaluated.items()}
+    metrics = means(rows)
+    evaluated = [name for name in rows[0] if name.startswith("eval/")]
+    for statistic, of in (("median", median), ("best", max)) if len(rows) > 1 else ():
+        values = {name: float(of([row[name] for row in rows])) for name in evaluated}
         values |= average(values)
         metrics |= {f"{name}_{statistic}": value for name, value in values.items()}
     return metrics

@@ -98,12 +98,13 @@ def link_trials(collection: Collection, trials: Sequence[int]) -> None:
     collection.set_urls([f"#trial-{number}" for number in trials])
 
 
-def logarithmic(axis: XAxis | YAxis) -> None:
-    """Make an axis logarithmic, with plain numbers beside it."""
+def logarithmic(axis: XAxis | YAxis, values: Sequence[float]) -> None:
+    """Make the axis of some values logarithmic, with plain numbers beside it."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+    marks = (1, 2, 5) if max(values) < 50 * min(values) else (1,)  # more would overlap
+    axis.set_major_locator(LogLocator(subs=marks, numticks=6))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 

@@ -81,7 +81,7 @@ def report(
     except OSError as error:
         raise ResourceError(
             f"{out or place}: the report cannot be written: {error.strerror}\n"
-            "  fix: --out with a writable path\n  kept: the runs of the report"
+            "  fix: --output with a writable path\n  kept: the runs of the report"
         ) from error
 
 

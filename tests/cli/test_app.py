@@ -155,6 +155,7 @@ def test_a_warning_is_shown_once():
     [
         (("nope",), "No such command 'nope'"),
         (("finetune", "--nope"), "No such option: --nope"),
+        (("reproduce", "--sead", "1"), "No such option: --sead"),
         (("finetune", "--nope"), "write it like optimizer.peak_lr=1e-4"),
         (("plan", "finetune", "--learning_rate", "3"), "did you mean optimizer.peak_lr=VALUE?"),
         (("sweep", "weighted_kd", "--batch_size=3"), "No such option: --batch_size=3"),

@@ -93,6 +93,10 @@ def test_own_sets_of_a_yaml_file_are_shown(road, world, tmp_path, monkeypatch, s
     both = road("data", "peek", file, f"data.root={world}", "--rows", 1).out
     assert both.startswith("mine train: 2 examples")
     assert "\n\nsst2 train: " in both
+    data = {"sets": sets, "root": str(world)}
+    arms = {"targets": {"sst2": {}}, "experiment": {"arms": {"one": {}}}}
+    (tmp_path / "arms.yaml").write_text(json.dumps({"comparison": "own", **arms, "data": data}))
+    assert "sst2 train: " in road("data", "peek", tmp_path / "arms.yaml").out
     tokens = road("data", "peek", file, f"data.root={world}", f"init={sentiment['init']}").out
     assert "[CLS] re ##d [SEP]\n  gold: x" in tokens
     assert road("data", "peek", "sst2", f"data.root={world}").out.startswith("sst2 train: ")

@@ -126,7 +126,9 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
     assert {row["name"] for row in json.loads(road("runs", "list", tmp_path, "--json").out)} == {
         *names
     }
-    assert road("report", *(tmp_path / name for name in names), "--out", tmp_path / "x").code == 0
+    assert (
+        road("report", *(tmp_path / name for name in names), "--output", tmp_path / "x").code == 0
+    )
     assert not set("\u202e\u2066\x1b") & set((tmp_path / "x").read_text(encoding="utf-8"))
 
 
@@ -146,7 +148,7 @@ def test_a_page_is_written_and_named(road, tmp_path):
 
 def test_figures_for_a_paper(road, tmp_path):
     result = road(
-        "report", run_in(tmp_path / "run"), "--format", "svg", "--out", tmp_path, "--json"
+        "report", run_in(tmp_path / "run"), "--format", "svg", "--output", tmp_path, "--json"
     )
     assert json.loads(result.out) == [str(tmp_path / "01-loss-on-sst2-nats.svg")]
 
@@ -154,7 +156,7 @@ def test_figures_for_a_paper(road, tmp_path):
 def test_an_unknown_baseline_is_a_mistake_of_the_user(road, tmp_path):
     runs = [run_in(tmp_path / name) for name in ("none", "mean")]
     out = tmp_path / "page.html"
-    road("report", *runs, "--baseline", "nnoe", "--out", out).refused(
+    road("report", *runs, "--baseline", "nnoe", "--output", out).refused(
         2, "--baseline nnoe: no such group; did you mean 'none'?"
     )
     assert not out.exists()

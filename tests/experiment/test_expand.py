@@ -161,6 +161,14 @@ def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
     assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
 
 
+def test_teachers_of_a_mixture_are_not_those_of_students_with_other_rows(tiny):
+    arms = {"both": {"stages": [{"verb": "multitask", "teachers": "t"}], "teachers": "t"}}
+    own = {"data.dataset": "sst2", "data.max_rows": 40, "multitask.data.datasets": ["sst2"]}
+    own["experiment"] = {"ensembles": {"t": {}}, "arms": arms}
+    rows = {str(e.run_dir.name): e.data.max_rows for e in planned(tiny("own", **own)).ensembles}
+    assert rows == {"mixture-t-sst2": None, "t-sst2": 40}
+
+
 def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own(tiny):
     plan = planned(tiny("road_multitask", targets={"rte": {}, "sst2": {}})
                    | {"multitask.data.datasets": ["sst2"]})  # fmt: skip
@@ -168,9 +176,9 @@ def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own
     for number, job in enumerate(plan.jobs):
         assert {*job.after} <= {*names[:number]}
     after = {job.name: job.after for job in plan.jobs}
-    teachers = [f"teachers/teachers-sst2/teacher-{number}" for number in range(3)]
-    assert after["teachers/teachers-sst2"] == (*teachers,)
-    assert after["road_kd/seed-1/stage-0"] == ("teachers/teachers-sst2",)
+    teachers = [f"teachers/mixture-teachers-sst2/teacher-{number}" for number in range(3)]
+    assert after["teachers/mixture-teachers-sst2"] == (*teachers,)
+    assert after["road_kd/seed-1/stage-0"] == ("teachers/mixture-teachers-sst2",)
     assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/stage-0",)
 
 

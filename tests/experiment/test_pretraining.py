@@ -9,7 +9,7 @@ import road_ray as rr
 from road_ray.errors import DataError
 from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
-from road_ray.experiment.run import Outcome, experiment_table, reproduce
+from road_ray.experiment.run import experiment_table, reproduce
 from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.verbs import configure
 
@@ -67,11 +67,11 @@ def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first(scale
 
 def scores(config, values):
     """The table of an experiment whose arms have these scores on SST-2."""
-    outcomes = [
-        Outcome(arm, seed, {"eval/sst2/accuracy": value})
+    outcomes = {
+        (arm, seed): {"eval/sst2/accuracy": value}
         for arm, of_arm in values.items()
         for seed, value in enumerate(of_arm)
-    ]
+    }
     return experiment_table(Experiment(config), outcomes)
 
 

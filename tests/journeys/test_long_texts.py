@@ -30,7 +30,7 @@ def test_rows_that_are_cut_are_told_by_each_command(road, flags, sentiment, tmp_
         told = f"note: sst2: {rows:,.0f} {what} are truncated, {percent:.1f}% of all tokens"
         assert rows > 0 < percent < 100
         assert told in result.out
-    road("report", tmp_path / "run", "--out", tmp_path / "page.html").good()
+    road("report", tmp_path / "run", "--output", tmp_path / "page.html").good()
     assert "training rows are truncated" in (tmp_path / "page.html").read_text()
     judged = json.loads(road("evaluate", tmp_path / "run", "--json").out)["metrics"]
     assert judged["eval/sst2/truncated_rows"] == metrics["eval/sst2/truncated_rows"]

@@ -13,6 +13,7 @@ import road_ray as rr
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.recipes import plan as module
 from road_ray.recipes.plan import plan
+from road_ray.recipes.train import train
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import VERBS, configure
@@ -78,10 +79,15 @@ def test_a_phase_with_fewer_rows_than_workers_is_told(pretraining):
         planned("pretrain", pretraining | few)
 
 
-def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
+@pytest.mark.parametrize("verb", ["distill", "multitask"])
+def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path, monkeypatch, verb):
+    monkeypatch.setattr(train, "connected", None)
     chosen = sentiment | {"run_dir": str(tmp_path / "run")}
-    named = str(teachers.directory / "teachers.json")
-    estimate = planned("distill", chosen | {"distillation.teachers": [named]})
+    named: object = [str(teachers.directory / "teachers.json")]
+    if verb == "multitask":
+        chosen["data.datasets"] = [chosen.pop("data.dataset")]
+        named = {"sst2": named}
+    estimate = planned(verb, chosen | {"distillation.teachers": named})
     assert estimate["steps"] == 6
 
 

@@ -55,7 +55,7 @@ def test_spread_by_hand():
     name = "eval/cola/matthews"
     figures = summarise_seeds([{name: v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)])
     spread = {f"{name}_median": 55.0, f"{name}_best": 80.0}
-    spread[f"{name}_deviation"] = pytest.approx(1000**0.5)
+    spread |= {f"{name}_deviation": pytest.approx(1000**0.5), "data/n_deviation": 0.0}
     assert figures == {name: 50.0, "data/n": 1.0} | spread
     lines = [line.split() for line in text_tables.metrics_table(figures).splitlines()]
     assert lines[0] == ["metric", "value", "deviation", "median", "best"]

@@ -154,19 +154,16 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
     directory = config.run_dir
     with lock_run_directory(directory):
         status = _status(config)
-        try:
-            if status == "new":
-                header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
-                write_text_atomic(directory / RECORD, header + to_yaml(config))
-                for name in (INPUTS, "metrics.json"):
-                    (directory / name).unlink(missing_ok=True)
-            inputs = input_files.current_inputs(directory, config.inputs())
-            if not (directory / "metrics.json").is_file():  # else it describes the metrics there
-                write_json_atomic(directory / INPUTS, inputs)
-            machine = environment() | {"seed": config.seed}
-            write_json_atomic(directory / "environment.json", machine)
-        except OSError as error:
-            raise _write_error(directory, error) from error
+        if status == "new":
+            header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
+            write_text_atomic(directory / RECORD, header + to_yaml(config))
+            for name in (INPUTS, "metrics.json"):
+                (directory / name).unlink(missing_ok=True)
+        inputs = input_files.current_inputs(directory, config.inputs())
+        if not (directory / "metrics.json").is_file():  # else it describes the metrics there
+            write_json_atomic(directory / INPUTS, inputs)
+        machine = environment() | {"seed": config.seed}
+        write_json_atomic(directory / "environment.json", machine)
         try:
             yield directory
             write_json_atomic(directory / INPUTS, inputs)

@@ -266,10 +266,8 @@ class TrialRunner:
 
 def parameters(hf_dir: Path) -> int:
     """Return the number of parameters in a model directory; 0 if there is no model."""
-    from safetensors import safe_open
+    from huggingface_hub import get_local_safetensors_metadata
 
-    total = 0
-    for path in hf_dir.glob("*.safetensors"):
-        with safe_open(path, framework="pt") as file:
-            total += sum(math.prod(file.get_slice(n).get_shape()) for n in file.keys())  # noqa: SIM118
-    return total
+    if not (hf_dir / "model.safetensors").is_file():
+        return 0
+    return sum(get_local_safetensors_metadata(hf_dir).parameter_count.values())

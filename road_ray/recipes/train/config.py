@@ -293,9 +293,6 @@ class FinetuneConfig(TrainConfig):
     """Optimizer and learning-rate schedule. The defaults are those of ELECTRA-Small: peak rate
     3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7). Base: 1e-4 and 0.8; Large:
     5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1 (Devlin et al. 2019)."""
-    training: TrainingConfig = TrainingConfig()
-    """Length of the training, evaluations and checkpoints. ``data.epochs`` sets the number of steps
-    by default."""
 
     def without_effect(self) -> dict[str, str]:
         refused = super().without_effect()

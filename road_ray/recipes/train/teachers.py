@@ -164,7 +164,8 @@ class Teachers:
         pad_id = pad_id_of(self.tokenizer)
         rows = TaughtRows(split.features, self._texts(split), pad_id, Worker.alone())
         for teachers, some, mask in self._by_fold(split, actors):
-            teachers._label(rows, mask, some)
+            if mask.any():  # a fold of few rows may have none
+                teachers._label(rows, mask, some)
 
     def _texts(self, split: Split) -> RowTexts | None:
         """Return the texts of the rows, if a teacher needs them."""
@@ -206,7 +207,7 @@ class Teachers:
             # What sets them apart from the reference, which is loaded in the same way otherwise.
             path = "torch.compile" if settings.torch_compile else None
             path = "int8" if settings.precision == "int8" else path
-        if rows.worker.is_main and settings.check_parity and path is not None:
+        if rows.worker.is_main and settings.check_parity and path is not None and mask.any():
             few = np.flatnonzero(mask)
             few = few[np.linspace(0, len(few) - 1, min(_PARITY_ROWS, len(few))).astype(np.int64)]
             batch = rows.batch(few)
@@ -240,7 +241,7 @@ class Teachers:
         ordered = numbers[np.argsort(lengths[numbers], kind="stable")]
         cuts = token_budget_cuts(lengths[ordered], _GROUP_TOKENS, _GROUP_ROWS)
         # Rows of similar length together, the longest first: they need the most memory.
-        groups = np.split(ordered, cuts)[::-1] if len(ordered) else []
+        groups = np.split(ordered, cuts)[::-1]
         assert self.store is not None
         tables = StoredEnsemble(self.store, self.models, self.task)
         tables.label(lambda: map(rows.batch, groups), live)

@@ -302,7 +302,7 @@ def curves(run: RunRecord) -> list[Plot]:
             plot.axes.plot(*zip(*run.series(f"{name}_soft"), strict=True), label="teachers")
             add_legend(plot)
         if name.startswith("train/grad_norm") and all(y > 0 for _, y in points):
-            logarithmic(plot.axes.yaxis)
+            logarithmic(plot.axes.yaxis, [y for _, y in points])
         mark_points(plot, best)
         plots.append(plot)
     return plots

@@ -351,7 +351,7 @@ class SweepPlots:
         for n, axis in enumerate(both):
             values = [trial.values[n] for trial in self.sweep.complete]
             if values and min(values) > 0 and max(values) / min(values) > 50:
-                logarithmic(axis)
+                logarithmic(axis, values)
         return plot
 
     def _scatter(self, title: str, x: str, y: str, note: str = "") -> Plot:
@@ -381,7 +381,7 @@ class SweepPlots:
         values = [trial.params[name] for trial in trials]
         if all(_is_number(value) for value in values):
             if name in self.sweep.logs and all(value > 0 for value in values):
-                logarithmic(axis)
+                logarithmic(axis, values)
             return values
         names = sorted({str(value) for value in values})
         name_ticks(axis, names)

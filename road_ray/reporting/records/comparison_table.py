@@ -187,21 +187,32 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
             [run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if is_decisive(k))]
         )
         groups.setdefault(key, []).append(run)
-    names = [members[0].name for members in groups.values()]
-    for number, members in enumerate(groups.values()):
-        if len(members) > 1:  # `mean` for `mean-10` and `mean-11`, `mrpc` for `mrpc/seed-0`
-            stems = {
-                re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name)
-                or run.directory.resolve().parent.name
-                for run in members
-            }
-            more = f"{names[number]} and {len(members) - 1} more"
-            names[number] = stems.pop() if len(stems) == 1 else more
-    twice = {name for name in names if names.count(name) > 1}
-    return [
-        Group(str(members[0].directory) if name in twice else name, members)
-        for name, members in zip(names, groups.values(), strict=True)
-    ]
+    paths = [_path_of(members) for members in groups.values()]
+    for count in range(1, max(map(len, paths), default=0) + 1):
+        names = ["/".join(path[-count:]) for path in paths]
+        if len({*names}) == len(names):
+            return [Group(*named) for named in zip(names, groups.values(), strict=True)]
+    return [Group(str(members[0].directory), members) for members in groups.values()]
+
+
+def _path_of(members: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return the parts of the path of a group, without the seeds of several runs: ``mean`` for
+    ``mean-10`` and ``mean-11``, ``kd/student`` for ``kd/seed-0/student`` and its like.
+    """
+    first = members[0].directory.resolve().parts
+    if len(members) == 1:
+        return first
+    paths = set()
+    for run in members:
+        *folders, name = run.directory.resolve().parts
+        kept = [folder for folder in folders if not re.fullmatch(r"seed[-_]?\d+", folder)]
+        stem = re.sub(r"[-_]?(seed)?[-_]?\d+$", "", name)
+        paths.add((*kept, stem) if stem else tuple(kept))
+    return (
+        paths.pop()
+        if len(paths) == 1
+        else (*first[:-1], f"{first[-1]} and {len(members) - 1} more")
+    )
 
 
 def is_decisive(key: str) -> bool:

@@ -114,6 +114,13 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_pa
         assert 0 < counts[0] < counts[0] + counts[2] <= len(split.features)
 
 
+@pytest.mark.parametrize("changes", [{"distillation.answers": "once"}, {}])
+def test_a_fold_may_have_no_row(folded, sentiment, tmp_path, changes):
+    given = {"teachers": folded.directory / "teachers.json", "num_teachers": 2, "host": "process"}
+    few = {"data.max_rows": 1, "training.steps": 1, "distillation.precision": "int8"}
+    assert rr.distill(overrides=sentiment | few | changes, run_dir=tmp_path, **given).metrics
+
+
 def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
     path = folded.directory / "teachers.json"
     places = read_teacher_list(path)[0]

@@ -65,6 +65,16 @@ def test_runs_named_by_their_seed_alone_have_the_name_of_their_folder(write_run,
     assert compare_page(list(group.runs), "seeds").about.startswith("2 runs in 1 group; ")
 
 
+def test_groups_of_an_experiment_are_named_by_their_arms(write_run, tmp_path):
+    made = [
+        write_run(tmp_path / arm / f"seed-{seed}" / "student", seed=seed, init=arm)
+        for arm in ("none", "mean")
+        for seed in (0, 1)
+    ]
+    names = [group.name for group in group_runs([read_run(path) for path in made])]
+    assert names == ["none/student", "mean/student"]
+
+
 def test_groups_stand_with_deviation_and_interval_and_papers_below(runs):
     page = compare_page(runs, "folder")
     _, _, table, papers = blocks(page, "Results on squad_v2")
@@ -144,7 +154,7 @@ def test_a_run_of_the_name_in_two_groups_is_no_baseline(write_run, tmp_path):
     runs = [read_run(path) for path in paths]
     with pytest.raises(ConfigError, match="2 groups have such a run"):
         compare_page(runs, "folder", baseline="student-1")
-    assert compare_page(runs, "folder", baseline=str(paths[1]))
+    assert compare_page(runs, "folder", baseline="b/student-1")
 
 
 def test_the_students_without_teachers_are_the_baseline(write_run, tmp_path):
