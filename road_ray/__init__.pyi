@@ -1286,8 +1286,7 @@ def finetune(
         Small: peak rate 3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7).
         Base: 1e-4 and 0.8; Large: 5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1
         (Devlin et al. 2019).
-        training: Length of the training, evaluations and checkpoints. `data.epochs` sets the
-        number of steps by default.
+        training: Length of the training, evaluations and checkpoints.
         calibrate: Fit a temperature on the dev split of each task of classes, several labels
         or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
         and `road_ray.load` divide the logits by it; the weights, so the probabilities of
@@ -1373,8 +1372,7 @@ def teachers(
         Small: peak rate 3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7).
         Base: 1e-4 and 0.8; Large: 5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1
         (Devlin et al. 2019).
-        training: Length of the training, evaluations and checkpoints. `data.epochs` sets the
-        number of steps by default.
+        training: Length of the training, evaluations and checkpoints.
         calibrate: Fit a temperature on the dev split of each task of classes, several labels
         or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
         and `road_ray.load` divide the logits by it; the weights, so the probabilities of
@@ -1485,8 +1483,7 @@ def distill(
         Small: peak rate 3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7).
         Base: 1e-4 and 0.8; Large: 5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1
         (Devlin et al. 2019).
-        training: Length of the training, evaluations and checkpoints. `data.epochs` sets the
-        number of steps by default.
+        training: Length of the training, evaluations and checkpoints.
         calibrate: Fit a temperature on the dev split of each task of classes, several labels
         or choices (Guo et al. 2017) and store it with the model. `road predict`, `road serve`
         and `road_ray.load` divide the logits by it; the weights, so the probabilities of
