@@ -203,74 +203,6 @@ def padded_width(longest: int, most: int | None = None) -> int:
     return width if most is None else min(width, most)
 
 
-class RowOrder:
-    """Rows of each batch of a training, epoch after epoch.
-
-    Without ``windows`` an epoch is that of ``epoch_order``, or of ``token_budget_order`` where
-    batches have at most ``most_tokens``. Else the shards are in a random order, another one in each
-    epoch, and a window is a fixed number of consecutive rows in that order, the last the rest. Its
-    rows are shuffled and batched as by ``epoch_order``.
-    """
-
-    def __init__(self, lengths: Longs, batching: Batching, choices: int) -> None:
-        self.lengths, self.batching, self.choices = lengths, batching, choices
-        self._batches = lru_cache(maxsize=2)(self._batches_of)
-        if (windows := batching.windows) is None:
-            self.count = self.batches_per_window = 1  # the epoch
-            sizes = [len(rows) for rows in self._batches(0, 0)]
-            self.batches_per_epoch, self.smallest = len(sizes), min(sizes)
-            return
-        self.total, batch_size = int(windows.starts[-1]), batching.batch_size
-        self.batches_per_window = max(1, windows.rows // batch_size)
-        self.rows_per_window = self.batches_per_window * batch_size
-        self.count = max(1, self.total // self.rows_per_window)
-        last = self.total - (self.count - 1) * self.rows_per_window
-        in_last = -(-last // batch_size)
-        self.batches_per_epoch = (self.count - 1) * self.batches_per_window + in_last
-        self.smallest = last // in_last
-
-    def row_numbers(self, number: int) -> NDArray[np.int64]:
-        """Return the rows of batch ``number``, counted over all epochs."""
-        epoch, position = divmod(number, self.batches_per_epoch)
-        window = min(position // self.batches_per_window, self.count - 1)
-        return self._batches(epoch, window)[position - window * self.batches_per_window]
-
-    def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
-        lengths, windows, seed = self.lengths, self.batching.windows, self.batching.seed
-        size, most_tokens = self.batching.batch_size, self.batching.most_tokens
-        if windows is None:
-            # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
-            # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
-            rng = np.random.default_rng((seed, 0, epoch))
-            if most_tokens is None:
-                return epoch_order(lengths, size, rng)
-            return token_budget_order(lengths, most_tokens // self.choices, size, rng)
-        starts = windows.starts
-        parts = self._parts(starts, epoch, window)
-        if windows.expect is not None:
-            following = (epoch, window + 1) if window + 1 < self.count else (epoch + 1, 0)
-            soon = [shard for shard, _, _ in (*parts, *self._parts(starts, *following))]
-            windows.expect(list(dict.fromkeys(soon)))
-        rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
-        rng = np.random.default_rng((seed, 7, epoch, window))
-        return [rows[inner] for inner in epoch_order(lengths[rows], size, rng)]
-
-    def _parts(self, starts: Longs, epoch: int, window: int) -> list[tuple[int, int, int]]:
-        """Return the shards of a window, each with the range of its rows in the window."""
-        first = window * self.rows_per_window
-        last = self.total if window + 1 == self.count else first + self.rows_per_window
-        rng = np.random.default_rng((self.batching.seed, 6, epoch))
-        order = rng.permutation(len(starts) - 1)
-        edges = np.cumsum([0, *np.diff(starts)[order]])
-        parts = []
-        for place in range(int(np.searchsorted(edges, first, side="right")) - 1, len(order)):
-            if edges[place] >= last:
-                break
-            begin, end = max(first, edges[place]), min(last, edges[place + 1])
-            parts.append((int(order[place]), int(begin - edges[place]), int(end - edges[place])))
-        return parts
-
-
 class BatchTotals(NamedTuple):
     """Sizes of several batches together, over all workers."""
 
@@ -282,6 +214,11 @@ class BatchTotals(NamedTuple):
 class BatchStream:
     """Endless batches of one data set: ``stream[k]`` is batch ``k``, of which worker ``rank`` of
     ``size`` takes its share.
+
+    Without ``windows`` an epoch is that of ``epoch_order``, or of ``token_budget_order`` where
+    batches have at most ``most_tokens``. Else the shards are in a random order, another one in each
+    epoch, and a window is a fixed number of consecutive rows in that order, the last the rest. Its
+    rows are shuffled and batched as by ``epoch_order``.
 
     With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
     for the global batch, so masking does not depend on the number of workers or on a resume.
@@ -310,10 +247,8 @@ class BatchStream:
                 f"{self.name} take {needed}, one for each of {size} workers"
                 f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
             )
-        self.order = RowOrder(self._lengths, batching, rows.choices)
-        self.batches_per_epoch = self.order.batches_per_epoch
-        smallest = self.order.smallest
-        if smallest < size:
+        self._batches = lru_cache(maxsize=2)(self._batches_of)
+        if (smallest := self._lay_out()) < size:
             raise ConfigError(
                 f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
                 f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
@@ -325,9 +260,63 @@ class BatchStream:
         """Return the width of a batch of rows of these lengths."""
         return padded_width(int(lengths.max()), self.rows.max_length_tokens)
 
+    def _lay_out(self) -> int:
+        """Set the sizes of an epoch and of its windows; return the smallest batch size."""
+        if (windows := self.batching.windows) is None:
+            self.num_windows = self.batches_per_window = 1  # the epoch
+            sizes = [len(rows) for rows in self._batches(0, 0)]
+            self.batches_per_epoch = len(sizes)
+            return min(sizes)
+        self.rows_per_epoch, batch_size = int(windows.starts[-1]), self.batching.batch_size
+        self.batches_per_window = max(1, windows.rows // batch_size)
+        self.rows_per_window = self.batches_per_window * batch_size
+        self.num_windows = max(1, self.rows_per_epoch // self.rows_per_window)
+        last = self.rows_per_epoch - (self.num_windows - 1) * self.rows_per_window
+        in_last = -(-last // batch_size)
+        self.batches_per_epoch = (self.num_windows - 1) * self.batches_per_window + in_last
+        return last // in_last
+
     def row_numbers(self, number: int) -> NDArray[np.int64]:
-        """Return the rows of global batch ``number``, over all workers."""
-        return self.order.row_numbers(number)
+        """Return the rows of global batch ``number``, over all workers and epochs."""
+        epoch, position = divmod(number, self.batches_per_epoch)
+        window = min(position // self.batches_per_window, self.num_windows - 1)
+        return self._batches(epoch, window)[position - window * self.batches_per_window]
+
+    def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
+        lengths, windows, seed = self._lengths, self.batching.windows, self.batching.seed
+        size, most_tokens = self.batching.batch_size, self.batching.most_tokens
+        if windows is None:
+            # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
+            # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
+            rng = np.random.default_rng((seed, 0, epoch))
+            if most_tokens is None:
+                return epoch_order(lengths, size, rng)
+            return token_budget_order(lengths, most_tokens // self.rows.choices, size, rng)
+        starts = windows.starts
+        parts = self._parts(starts, epoch, window)
+        if windows.expect is not None:
+            following = (epoch, window + 1) if window + 1 < self.num_windows else (epoch + 1, 0)
+            soon = [shard for shard, _, _ in (*parts, *self._parts(starts, *following))]
+            windows.expect(list(dict.fromkeys(soon)))
+        rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
+        rng = np.random.default_rng((seed, 7, epoch, window))
+        return [rows[inner] for inner in epoch_order(lengths[rows], size, rng)]
+
+    def _parts(self, starts: Longs, epoch: int, window: int) -> list[tuple[int, int, int]]:
+        """Return the shards of a window, each with the range of its rows in the window."""
+        first = window * self.rows_per_window
+        is_last = window + 1 == self.num_windows
+        last = self.rows_per_epoch if is_last else first + self.rows_per_window
+        rng = np.random.default_rng((self.batching.seed, 6, epoch))
+        order = rng.permutation(len(starts) - 1)
+        edges = np.cumsum([0, *np.diff(starts)[order]])
+        parts = []
+        for place in range(int(np.searchsorted(edges, first, side="right")) - 1, len(order)):
+            if edges[place] >= last:
+                break
+            begin, end = max(first, edges[place]), min(last, edges[place + 1])
+            parts.append((int(order[place]), int(begin - edges[place]), int(end - edges[place])))
+        return parts
 
     def totals(self, batches: int) -> BatchTotals:
         """Return the sizes of the first global batches, computed from row lengths. Over several

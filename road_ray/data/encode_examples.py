@@ -6,12 +6,10 @@ damaged ones are replaced. ``text_rows.py`` encodes texts, tags and spans.
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
-import math
-import os
 import zipfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -43,11 +41,11 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
     listed_labels,
+    number_in,
 )
 from road_ray.data.text_rows import encode_spans, encode_tags, tag_numbers, text_rows
-from road_ray.errors import ConfigError, DataError
-from road_ray.system.files import staged_beside
-from road_ray.system.operating_system import sync
+from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.system.files import write_bytes_atomic
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -65,27 +63,25 @@ def encode(
     dataset: Dataset,
     task: Task,
     tokenizer: PreTrainedTokenizerFast,
+    limits: Mapping[str, Any],
     *,
     train: bool = False,
-    max_length_tokens: int | None = None,
     further: Sequence[Task] = (),
-    stride_tokens: int | None = None,
-    max_question_tokens: int | None = None,
-    windows: str | None = None,
 ) -> Features:
     """Return the features of a split, with labels of the ``further`` tasks of spans.
 
-    ``max_length_tokens`` defaults to ``row_limit``. ``windows`` other than ``none`` splits texts
-    into windows with the label of their text, whose logits it pools. ``stride_tokens`` applies to
-    windows of texts (default: they do not overlap) and contexts (128), ``max_question_tokens`` to
-    questions (64). ``train`` omits arrays that only predictions need. Raises ``ConfigError`` for
-    windows of pairs or choices.
+    ``limits`` are those of ``row_limits`` or of the record of a model. ``windows`` other than
+    ``none`` splits texts into windows with the label of their text, whose logits it pools; they do
+    not overlap unless there are ``stride_tokens``. ``train`` omits arrays that only predictions
+    need. Raises ``ConfigError`` for windows of pairs or choices.
     """
-    limit, of_kind = row_limit(max_length_tokens, task), _checked(examples, dataset, task)
+    limit = row_limit(limits.get("max_length_tokens"), task)
+    of_kind, stride_tokens = _checked(examples, dataset, task), limits.get("stride_tokens")
     if isinstance(task.kind, Span):
         rows = encode_spans(
             of_kind, dataset, tokenizer, max_length_tokens=limit, train=train,
-            stride_tokens=stride_tokens or 128, max_question_tokens=max_question_tokens or 64,
+            stride_tokens=stride_tokens or 128,
+            max_question_tokens=limits.get("max_question_tokens") or 64,
         )  # fmt: skip
         return replace(rows, gold=_span_labels(rows, of_kind, task, further))
     if isinstance(task.kind, Tag):
@@ -95,7 +91,7 @@ def encode(
     else:
         labels, width = _labels(of_kind, dataset, task), len(dataset.columns.text)
         columns = [[example.texts[place] for example in of_kind] for place in range(width)]
-    windows = windows or NO_WINDOWS
+    windows = limits.get("windows") or NO_WINDOWS
     if windows != NO_WINDOWS and len(columns) > 1:
         raise ConfigError(
             f"data.windows = {windows}: {dataset.name} has rows of two texts\n"
@@ -237,11 +233,8 @@ def _check_labels(
 
 
 def _number(text: str, low: float, high: float) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and low <= value <= high else None
+    value = number_in(text)
+    return value if value is not None and low <= value <= high else None
 
 
 def cache_key(
@@ -288,16 +281,10 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
         value = getattr(features, part.name)
         if part.name != "gold" and value is not None:
             arrays[part.name] = np.asarray(value)
-    staged = staged_beside(path)
+    content = io.BytesIO()
+    np.savez(content, **arrays)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with staged.open("wb") as file:
-            np.savez(file, **arrays)
-        sync(staged)
-        os.replace(staged, path)
-    except OSError as error:
-        _log.warning("features are not kept: %s\n  fix: data.cache=a directory, or off", error)
-    finally:
-        with suppress(OSError):
-            staged.unlink()
+        write_bytes_atomic(path, content.getbuffer())
+    except ResourceError as error:
+        _log.warning("features are not kept (data.cache is another directory, or off): %s", error)
     return features

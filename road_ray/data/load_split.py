@@ -39,6 +39,7 @@ from road_ray.data.task_and_dataset import (
     Task,
     below_zero,
     listed_labels,
+    number_in,
     own_metric,
     plain_label,
 )
@@ -50,7 +51,6 @@ from road_ray.data.training_rows import (
     read_unlabelled,
     row_limits,
     unlabelled_file,
-    window_limits,
 )
 from road_ray.errors import ConfigError, nearest, shorten
 from road_ray.system import files as places
@@ -306,20 +306,12 @@ def load_split(
             "  fix: data.history_turns=2 puts two of them before a question",
             name,
         )
-    make = partial(
-        encode,
-        examples,
-        entry,
-        task,
-        tokenizer,
-        train=is_training,
-        max_length_tokens=source.max_length_tokens,
-        further=[catalog.TASKS[other] for other in entry.also],
-        **window_limits(row_limits(source)),
-    )
+    limits, further = row_limits(source), [catalog.TASKS[other] for other in entry.also]
+    options: dict[str, Any] = {"limits": limits, "train": is_training, "further": further}
+    make = partial(encode, examples, entry, task, tokenizer, **options)
     if source.cache != "off" and len(examples) >= LEAST_EXAMPLES:
         place = source.cache or places.cache_home() / "features"
-        key = cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
+        key = cache_key(examples, tokenizer, entry=entry, task=task, **options)
         make = partial(load_or_encode, places.path_of(str(place), "data.cache"), key, make)
     return Split(entry, task, examples, make())
 
@@ -361,14 +353,7 @@ def row_features(
     """
     if not isinstance(split.task.kind, Span) or split.features.offsets is not None:
         return split.features
-    return encode(
-        split.examples,
-        split.dataset,
-        split.task,
-        tokenizer,
-        max_length_tokens=source.max_length_tokens,
-        **window_limits(row_limits(source)),
-    )
+    return encode(split.examples, split.dataset, split.task, tokenizer, row_limits(source))
 
 
 def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfig) -> list[Example]:
@@ -436,10 +421,8 @@ def sorted_labels(labels: Iterable[str]) -> list[str]:
     """Return the labels sorted: numbers by value, then texts."""
 
     def key(label: str) -> tuple[bool, float, str]:
-        try:
-            return False, float(label), label
-        except ValueError:
-            return True, 0.0, label
+        number = number_in(label)
+        return number is None, number or 0.0, label
 
     return sorted(labels, key=key)
 

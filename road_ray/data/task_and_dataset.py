@@ -60,12 +60,17 @@ def listed_labels(text: str, where: str) -> list[str]:
     return names
 
 
+def number_in(text: str) -> float | None:
+    """Return the number that the text is, which may be infinite, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def below_zero(label: str) -> bool:
     """Return True for a number below 0, by which data sets hide a label."""
-    try:
-        return float(label) < 0
-    except ValueError:
-        return False
+    return (number_in(label) or 0.0) < 0
 
 
 @dataclass(frozen=True)

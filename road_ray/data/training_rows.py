@@ -220,11 +220,6 @@ def row_limits(source: SourceConfig) -> dict[str, Any]:
     return limits
 
 
-def window_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits of windows in a record or in ``row_limits``, as ``encode`` takes them."""
-    return {name: limits.get(name) for name in ("stride_tokens", "max_question_tokens", "windows")}
-
-
 def with_trained_limits(source: S, record: Mapping[str, Any]) -> S:
     """Return ``data`` with the limits in the record of a model where it sets none of its own."""
     names = ("max_length_tokens", *_DEFAULTS, "windows")

@@ -34,7 +34,6 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.data.training_rows import window_limits
 from road_ray.errors import DataError
 from road_ray.evaluation.calibration import probabilities
 from road_ray.evaluation.evaluate_split import batched_logits
@@ -180,14 +179,8 @@ class Predictor:
         """Return the features of rows with the same number of texts, and their logits."""
         columns = Columns(tuple(range(width)))
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
-        features = encode(
-            examples,
-            dataset,
-            self.task,
-            self.tokenizer,
-            max_length_tokens=self.max_length_tokens,
-            **window_limits(self.record),
-        )
+        limits = {**self.record, "max_length_tokens": self.max_length_tokens}
+        features = encode(examples, dataset, self.task, self.tokenizer, limits)
         lost = features.tokens_cut
         cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
         pad_id = pad_id_of(self.tokenizer)

@@ -223,33 +223,39 @@ def model_directory(init: str, key: str = "init") -> str:
     )
 
 
-def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
-    """Load the encoder of a Hugging Face directory, without heads, of any family or of ``family``.
+def load_encoder(directory: str) -> PreTrainedModel:
+    """Load the encoder of a Hugging Face directory, without heads, of any family.
 
     Raises ``CheckpointError`` if any encoder weight is missing, unexpected or of another shape: a
     model with some random layers would train without an error.
     """
     place = locate_model(directory)
     with suppress_logging():
-        config = read_config(place)
-    if family is not None and config.model_type != family:
-        raise CheckpointError(
-            f"{place}: cannot be loaded as an encoder of the family {family}: its "
-            f"config.json says {config.model_type!r}\n"
-            "  fix: encoder.family=init takes family and sizes from it; or name another model"
-        )
-    stored = family_of(config)
-    return load_stored(stored.encoder, place, **stored.encoder_options)[0]
+        family = family_of(read_config(place))
+    return load_stored(family.encoder, place, **family.encoder_options)[0]
 
 
-def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[str]]:
-    """Load the heads of ``model`` that a directory of the same architecture has, such as the
-    discriminator of ELECTRA or the head over the vocabulary; return the names of those that were
-    ``kept`` and those that stay ``new``.
+def load_parts(
+    model: PreTrainedModel, directory: Path, key: str, tokenizer_size: int
+) -> dict[str, list[str]]:
+    """Load the encoder of ``model`` and those of its heads that a directory of the same
+    architecture has, such as the discriminator of ELECTRA or the head over the vocabulary; return
+    the names of those that were ``kept`` and those that stay ``new``.
 
-    A head is kept if all of its weights are stored in the right shapes.
+    A head is kept if all of its weights are stored in the right shapes. Raises ``ConfigError`` for
+    an encoder of another size; ``key`` is the configuration key of the directory.
     """
-    stored, missing = load_stored(type(model), locate_model(str(directory)))
+    stored, missing = load_stored(type(model), directory)
+    check_vocabulary(stored.config.vocab_size, tokenizer_size, str(directory))
+    try:
+        model.base_model.load_state_dict(stored.base_model.state_dict())
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{key} = {directory}: has another size than `encoder` and `generator` give:\n"
+            f"  {str(error).splitlines()[-1].strip()}\n"
+            "  fix: encoder.family=init takes family and sizes from init and generator.init; or "
+            "change encoder.*, generator.scale and generator.depth"
+        ) from error
     weights: dict[str, Tensor] = stored.state_dict()
     heads: dict[str, dict[str, Tensor]] = {}
     for name, weight in model.state_dict().items():
@@ -274,24 +280,13 @@ def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:
 def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:
     """Load a masked language model into ``model``, from ``hf/generator`` if ``init`` has one.
 
-    Raises ``CheckpointError`` if any weight is missing or of another shape.
+    Raises ``CheckpointError`` if it lacks the head over the vocabulary.
     """
     directory = locate_model(model_directory(init))
     if (directory / "generator" / "config.json").is_file():
         directory = directory / "generator"
-    stored, missing = load_stored(type(model), directory)
-    check_vocabulary(stored.config.vocab_size, tokenizer_size, str(directory))
-    if missing:
+    if lacking := load_parts(model, directory, "generator.init", tokenizer_size)["new"]:
         raise CheckpointError(
             f"generator.init = {directory}: holds no masked language model; missing "
-            f"{', '.join(missing[:3])}"
+            f"{', '.join(lacking)}"
         )
-    try:
-        model.load_state_dict(stored.state_dict())
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"generator.init = {directory}: has another size than this generator:\n"
-            f"  {str(error).splitlines()[-1].strip()}\n"
-            "  fix: encoder.family=init takes the sizes from init and generator.init; or change "
-            "encoder.*, generator.scale and generator.depth"
-        ) from error

@@ -85,7 +85,8 @@ def load_stored(
     if (expected := getattr(kind, "config_class", None)) and not isinstance(config, expected):
         raise CheckpointError(
             f"{place / 'config.json'}: its config.json says {config.model_type!r}\n"
-            f"  allowed: {expected.model_type}\n  fix: name a model of that family"
+            f"  allowed: {expected.model_type}\n  fix: name a model of that family; "
+            "encoder.family=init takes that of init"
         )
     check_hashes(place, weights=True)
     files = sorted(place.glob("model*.safetensors"))  # those that transformers reads

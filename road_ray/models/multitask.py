@@ -201,7 +201,7 @@ def _labels(kind: Kind) -> tuple[str, ...]:
 
 def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
     """Load the pooler of a stored encoder, which BERT and ALBERT train on pairs of sentences, into
-    the heads that read it. Return ``kept`` and ``new`` as ``load_heads`` does.
+    the heads that read it. Return ``kept`` and ``new`` as ``load_parts`` does.
     """
     prefix = f"{model.encoder.base_model_prefix}.pooler."
     stored: dict[str, Tensor] = {}

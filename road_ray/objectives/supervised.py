@@ -135,19 +135,18 @@ class Supervised(Objective):
 
     def forward(self, batch: Batch) -> Losses:
         logits, further = self.predict(batch)
-        label = Term(*self.label_loss(logits, batch))
-        return Losses(self.weighted({batch["dataset"]: label} | further, batch))
-
-    def label_loss(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the summed loss of the batch's own task and its number of labels: both ``[]``."""
-        task = self.model.tasks[batch["task"]]
-        weights, smoothing = self.class_weights, self.label_smoothing
-        return label_loss(task, logits, batch, class_weights=weights, smoothing=smoothing)
-
-    def weighted(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
-        """Return the terms, their weights multiplied by that of the batch's data set or task."""
+        losses = self.losses(logits, batch)
         weight = self.weights.get(batch["dataset"], self.weights.get(batch["task"], 1.0))
-        return {key: replace(term, weight=weight * term.weight) for key, term in terms.items()}
+        terms = (losses.terms | further).items()
+        weighted = {key: replace(term, weight=weight * term.weight) for key, term in terms}
+        return Losses(weighted, losses.metrics)
+
+    def losses(self, logits: Tensor, batch: Batch) -> Losses:
+        """Return the loss of the batch's own task, unweighted."""
+        weights, smoothing = self.class_weights, self.label_smoothing
+        task = self.model.tasks[batch["task"]]
+        loss = label_loss(task, logits, batch, class_weights=weights, smoothing=smoothing)
+        return Losses({batch["dataset"]: Term(*loss)})
 
     def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """Return the logits of the batch's task, and the terms of further heads with labels."""
@@ -221,17 +220,12 @@ class Distilled(Supervised):
             terms[f"{batch['dataset']}_{name}"] = Term(total, count, weight)
         return logits, terms
 
-    def forward(self, batch: Batch) -> Losses:
-        logits, further = self.predict(batch)
-        losses = self.losses(logits, batch)
-        return Losses(self.weighted(losses.terms | further, batch), losses.metrics)
-
     def losses(self, logits: Tensor, batch: Batch) -> Losses:
         """Return the label and the soft loss of the student's ``logits``, unweighted."""
-        task, name = self.model.tasks[batch["task"]], batch["dataset"]
-        label, labelled = self.label_loss(logits, batch)
+        losses = super().losses(logits, batch)
         if "soft_logits" not in batch:
-            return Losses({name: Term(label, labelled)})
+            return losses
+        task, name = self.model.tasks[batch["task"]], batch["dataset"]
         mask = allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None
         soft, softened = soft_loss_sum(
             logits,
@@ -244,10 +238,8 @@ class Distilled(Supervised):
             soft = soft / task.kind.range**2
         weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])
         unit = torch.ones((), device=logits.device)
+        label = replace(losses.terms[name], weight=1 - weight)
         return Losses(
-            {
-                name: Term(label, labelled, 1 - weight),
-                f"{name}_soft": Term(soft, softened, weight),
-            },
+            {name: label, f"{name}_soft": Term(soft, softened, weight)},
             {} if self.kd_weight.is_constant else {"kd_weight": (weight * unit, unit)},
         )

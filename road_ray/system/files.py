@@ -169,7 +169,7 @@ def write_text_atomic(path: Path, text: str) -> None:
     write_bytes_atomic(path, text.encode())
 
 
-def write_bytes_atomic(path: Path, content: bytes) -> None:
+def write_bytes_atomic(path: Path, content: bytes | memoryview) -> None:
     """Write a file, or anything with the bytes of one, as ``write_text_atomic``."""
     staged = staged_beside(path)
     try:

@@ -15,7 +15,6 @@ from road_ray.config import yaml_files as yaml_lines
 from road_ray.data.corpus.documents import Documents
 from road_ray.data.encode_examples import encode
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.task_and_dataset import Span
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError
 from road_ray.recipes.train.config import FinetuneConfig
@@ -53,8 +52,8 @@ def tokenizer():
 
 
 def encoded(sample, examples, tokenizer):
-    limits = {"stride_tokens": 8, "max_question_tokens": 8} if sample.kind == Span() else {}
-    return encode(examples, sample.dataset, sample.task, tokenizer, max_length_tokens=32, **limits)
+    limits = {"stride_tokens": 8, "max_question_tokens": 8, "max_length_tokens": 32}
+    return encode(examples, sample.dataset, sample.task, tokenizer, limits)
 
 
 def test_every_sample_can_be_read(tmp_path, tokenizer):

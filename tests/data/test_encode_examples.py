@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ def read(rows, tokenizer):
 
 
 def encoded(name, examples, tokenizer, limit=8):
-    return encode(examples, dataset(name), task(name), tokenizer, max_length_tokens=limit)
+    return encode(examples, dataset(name), task(name), tokenizer, {"max_length_tokens": limit})
 
 
 def test_a_sentence_is_one_segment(letters):
@@ -62,8 +61,8 @@ def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters):
     examples = [row("a b c d e f g", label="1"), row("a", label="0"), row("b c d e", label="1")]
 
     def windows(join, stride=None):
-        options: Any = {"max_length_tokens": 5, "windows": join, "stride_tokens": stride}
-        return encode(examples, dataset("sst2"), task("sst2"), letters, **options)
+        limits = {"max_length_tokens": 5, "windows": join, "stride_tokens": stride}
+        return encode(examples, dataset("sst2"), task("sst2"), letters, limits)
 
     whole, overlapping = windows("mean"), windows("max", 2)
     assert read(whole, letters) == [
@@ -127,7 +126,7 @@ def test_a_slow_tokenizer_is_refused():
 def test_examples_of_another_kind_than_the_task_are_refused(letters):
     span = SpanExample("1", "a", "b c", (Answer("c", 2),), "f")
     with pytest.raises(ConfigError, match="does not fit"):
-        encode([span], dataset("sst2"), task("sst2"), letters)
+        encode([span], dataset("sst2"), task("sst2"), letters, {})
 
 
 NER = Task("ner", Tag(("O", "B-PER", "I-PER")))

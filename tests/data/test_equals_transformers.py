@@ -147,7 +147,7 @@ def own_batch(rows, tokenizer, length=LENGTH):
     if rows == "windows":
         limits |= {"stride_tokens": STRIDE, "max_question_tokens": QUESTION}
     entry = dataset(rows)
-    features = encode(EXAMPLES[rows], entry, KINDS[rows], tokenizer, **limits)
+    features = encode(EXAMPLES[rows], entry, KINDS[rows], tokenizer, limits)
     batch = pad(features, np.arange(len(features)), pad_id=pad_id_of(tokenizer))
     return batch | {"task": "t"}
 
@@ -227,7 +227,9 @@ def test_teachers_of_the_same_and_of_another_tokenizer_answer_as_plain_transform
 
 def test_a_row_without_any_token_gets_the_unknown_one():
     tokenizer = _made("no template")
-    rows = encode([TextExample("1", ("",), None, "f")], dataset("text"), KINDS["text"], tokenizer)
+    rows = encode(
+        [TextExample("1", ("",), None, "f")], dataset("text"), KINDS["text"], tokenizer, {}
+    )
     assert rows.row(0).tolist() == [tokenizer.unk_token_id]
 
 
@@ -238,7 +240,7 @@ def test_words_are_trained_as_within_a_text_and_saved_so(family, tmp_path):
     tokenizer = training_tokenizer(directory, ["conll2003"], SourceConfig())
     words = ["Nobody", "in", "New", "Zealand", "knew"]
     sentence = TagExample("1", tuple(words), None, "f")
-    rows = encode([sentence], dataset("words"), KINDS["words"], tokenizer)
+    rows = encode([sentence], dataset("words"), KINDS["words"], tokenizer, {})
     plain = AutoTokenizer.from_pretrained(directory)
     byte_level = family in ("roberta", "modernbert")
     as_text = plain((" " if byte_level else "") + " ".join(words))["input_ids"]

@@ -142,8 +142,8 @@ def tokenizers():
     return {family: tokenizer_of(family) for family in FAMILIES}
 
 
-def whole(examples, tokenizer, **options):
-    return encode(examples, dataset("squad_v1"), task("squad_v1"), tokenizer, **options)
+def whole(examples, tokenizer, **limits):
+    return encode(examples, dataset("squad_v1"), task("squad_v1"), tokenizer, limits)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.sentences import MARKS
 from road_ray.data.readers.tables import Table, missing_columns
-from road_ray.data.task_and_dataset import Columns, label_text, plain_label
+from road_ray.data.task_and_dataset import Columns, label_text, number_in, plain_label
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1
@@ -302,7 +302,10 @@ class _Column:
         self.values = Counter(label_text(c) for c in given if not isinstance(c, list | dict))
         words = [cell.count(" ") + 1 for cell in given if isinstance(cell, str)]
         self.mean_words = sum(words) / max(len(words), 1)
-        self.numbers = _numbers(self.values)
+        numbers = map(number_in, self.values)
+        self.numbers = [x for x in numbers if x is not None and math.isfinite(x)]
+        if len(self.numbers) < len(self.values):
+            self.numbers = []
         few = (
             2 <= len(self.values) <= _MOST_UNNAMED_CLASSES and self.mean_words <= _MOST_CLASS_WORDS
         )
@@ -324,14 +327,6 @@ def _shown_values(values: Collection[str]) -> str:
     """Return the number of different values and the first of them, for messages."""
     few = ", ".join(map(repr, list(values)[:3]))
     return f"{len(values):,} different values, such as {few}"
-
-
-def _numbers(values: Iterable[str]) -> list[float]:
-    try:
-        numbers = [float(value) for value in values]
-    except ValueError:
-        return []
-    return numbers if all(map(math.isfinite, numbers)) else []
 
 
 def _word_and_tag_columns(rows: Rows) -> tuple[str, str] | None:

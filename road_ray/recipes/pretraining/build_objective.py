@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
 from road_ray.data.model_files import locate_model, read_config
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, special_ids
+from road_ray.data.tokenizer import load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models import encoder
 from road_ray.models.architectures import family_of
@@ -88,7 +88,10 @@ class _ModelBuilder:
             target = model.base_model.embeddings
             if target.word_embeddings.weight.shape == source.word_embeddings.weight.shape:
                 target.load_state_dict(source.state_dict())
-        self._load_into(model)
+        if self.init:
+            directory = locate_model(encoder.model_directory(self.init))
+            self.heads = encoder.load_parts(model, directory, "init", self.vocab_size)
+            encoder.log_heads(self.init, self.heads)
         return model
 
     def _generator(self) -> Generator:
@@ -116,26 +119,6 @@ class _ModelBuilder:
                 )
             model.requires_grad_(False)
         return model
-
-    def _load_into(self, model: Any) -> None:
-        """Load encoder and heads of ``init`` into ``model``; a head that is not stored is new."""
-        if not self.init:
-            return
-        directory = encoder.model_directory(self.init)
-        loaded = encoder.load_encoder(
-            directory, None if self.like is not None else self.size.family
-        )
-        check_vocabulary(int(loaded.config.vocab_size), self.vocab_size, directory)
-        try:
-            model.base_model.load_state_dict(loaded.state_dict())
-        except RuntimeError as error:
-            raise ConfigError(
-                f"init = {self.init}: has another size than `encoder`:\n"
-                f"  {str(error).splitlines()[-1].strip()}\n"
-                "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
-            ) from error
-        self.heads = encoder.load_heads(model, directory)
-        encoder.log_heads(self.init, self.heads)
 
 
 def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:

@@ -77,18 +77,16 @@ class Journal:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
 
-    def truncate_after(self, step: int) -> int:
-        """Remove the rows after ``step``, so that a resumed run writes each step once, and return
-        their number. An incomplete last line is removed too and not counted.
+    def truncate_after(self, step: int) -> None:
+        """Remove the rows after ``step``, so that a resumed run writes each step once, and an
+        incomplete last line.
         """
         path = self.run_dir / "metrics.jsonl"
         if not self.enabled or not path.is_file():
-            return 0
+            return
         self._close_files()
-        rows = read_metrics(path)
-        remaining = [row for row in rows if row["step"] <= step]
+        remaining = [row for row in read_metrics(path) if row["step"] <= step]
         write_text_atomic(path, "".join(_line(row) for row in remaining))
-        return len(rows) - len(remaining)
 
     def finish(self, metrics: Mapping[str, float]) -> None:
         """Write metrics.json with the final figures."""
