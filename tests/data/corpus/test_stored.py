@@ -94,7 +94,7 @@ def test_an_epoch_has_every_row_once_and_few_shards_at_a_time(data):
     stream = stream_of(corpus, data)
     batches = [stream.row_numbers(number) for number in range(stream.batches_per_epoch)]
     assert sorted(np.concatenate(batches)) == list(range(len(corpus)))
-    per_window = stream.order.batches_per_window
+    per_window = stream.batches_per_window
     first = np.concatenate(batches[:per_window])
     assert len(first) == per_window * 4
     following = [stream.row_numbers(stream.batches_per_epoch + n) for n in range(per_window)]
