@@ -16,6 +16,6 @@ def leave_trials(config: SweepConfig, *records: Record) -> None:
     for record in records:
         study.enqueue_trial(dict(record.params))
         number = study.ask(fixed_distributions=distributions(config.space)).number
-        if record.ended:
+        if record.state != "running":
             tell_outcome(study, replace(record, number=number))
         one_trial.write(config.directory, record_of(study.trials[number]))

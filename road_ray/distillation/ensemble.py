@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import torch
@@ -36,19 +37,16 @@ class Ensemble(ABC):
     The default methods suit an ensemble without resources. As a context manager it closes itself.
     """
 
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of teachers, M."""
+    size: int
+    """Number of teachers, M."""
+    stats: Mapping[str, float] = MappingProxyType({})
+    """Metrics of the last answer, for the journal."""
 
-    @property
-    def stats(self) -> Mapping[str, float]:
-        """Metrics of the last answer, for the journal."""
-        return {}
-
-    @abstractmethod
-    def submit(self, batch: Mapping[str, object]) -> Any:
-        """Send a batch to all teachers and return a handle at once."""
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        """Send a batch to all teachers and return a handle at once: by default the inputs, for
+        which ``gather`` does the work.
+        """
+        return inputs_of(batch)
 
     @abstractmethod
     def gather(self, handle: Any) -> Tensor:
@@ -69,20 +67,15 @@ class WrappedEnsemble(Ensemble):
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.inner = ensemble
+        self.size = ensemble.size
 
-    @property
-    def size(self) -> int:
-        return self.inner.size
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        return self.inner.stats
-
-    def submit(self, batch: Mapping[str, object]) -> Any:
+    def submit(self, batch: Mapping[str, Any]) -> Any:
         return self.inner.submit(batch)
 
     def gather(self, handle: Any) -> Tensor:
-        return self.inner.gather(handle)
+        logits = self.inner.gather(handle)
+        self.stats = self.inner.stats
+        return logits
 
     def close(self) -> None:
         self.inner.close()
@@ -147,22 +140,11 @@ class LocalEnsemble(Ensemble):
         if not directories:
             raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
         self.teachers = [Teacher(directory, task, options, device) for directory in directories]
+        self.size = len(self.teachers)
         self._stream: torch.cuda.Stream | None = None
         if (device := self.teachers[0].device).type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._stream.wait_stream(torch.cuda.current_stream(device))  # which loaded the weights
-
-    @property
-    def size(self) -> int:
-        return len(self.teachers)
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        return numbered({n: teacher.stats for n, teacher in enumerate(self.teachers)})
-
-    def submit(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of the batch; ``gather`` does the work."""
-        return inputs_of(batch)
 
     def gather(self, handle: dict[str, Any]) -> Tensor:
         stream = self._stream
@@ -171,6 +153,7 @@ class LocalEnsemble(Ensemble):
             stream.wait_stream(torch.cuda.current_stream(stream.device))
         with torch.cuda.stream(stream):  # without a GPU it does nothing
             answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
+        self.stats = numbered({n: teacher.stats for n, teacher in enumerate(self.teachers)})
         return stacked(answers, own_tokens=OWN_TOKENS in handle)
 
 
@@ -195,10 +178,7 @@ class OutOfFoldEnsemble(Ensemble):
                 f"{int(folds.max())}\n  fix: name the teachers.json that `road teachers` wrote"
             )
         self.members, self.folds = tuple(members), torch.from_numpy(folds).long()
-
-    @property
-    def size(self) -> int:
-        return self.members[0].size
+        self.size = sizes[0]
 
     def submit(self, batch: Mapping[str, Any]) -> list[tuple[int, Tensor, Any]]:
         """Send the rows of each fold to its teachers; return folds, rows in the batch, handles."""

@@ -103,11 +103,6 @@ class StateMatching(nn.Module):
         attention_weight: float = 0.0,
     ) -> None:
         super().__init__()
-        if min(hidden_weight, attention_weight) < 0:
-            raise ConfigError(
-                f"distillation.matching: hidden_weight = {hidden_weight}, "
-                f"attention_weight = {attention_weight}\n  allowed: 0 or more"
-            )
         self.teacher = teacher
         self.hidden_weight, self.attention_weight = hidden_weight, attention_weight
         self.pairs = layer_map(int(student.config.num_hidden_layers), teacher.num_layers, layers)

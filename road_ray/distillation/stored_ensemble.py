@@ -185,20 +185,7 @@ class StoredEnsemble(Ensemble):
             TextReader(teacher["directory"], task) if ANSWERS_FOR in teacher else None
             for teacher in teachers
         ]
-        self._stats: Mapping[str, float] = {}
-
-    @property
-    def size(self) -> int:
-        return len(self.tables)
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        """Figures of the last answers that were transferred to the student's tokens."""
-        return self._stats
-
-    def submit(self, batch: Mapping[str, object]) -> Mapping[str, Any]:
-        """Return the inputs of the batch; ``gather`` looks its rows up."""
-        return inputs_of(batch)
+        self.size = len(self.tables)
 
     def gather(self, handle: Mapping[str, Any]) -> Tensor:
         """Return the stored logits. ``-> [M, B, ..., C]``, fp32; span padding is ``PAD_LOGIT``.
@@ -212,7 +199,7 @@ class StoredEnsemble(Ensemble):
             if reader is not None and tokens is not None:
                 answer, figures[number] = reader.carried(tokens, answer, handle)
             answers.append(answer)
-        self._stats = numbered(figures)
+        self.stats = numbered(figures)
         return torch.stack(answers)
 
     def label(self, batches: Batches, live: Live) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 from road_ray.data.corpus.build_corpus import Block, Encoded, Encoder, Encoding, encoded_blocks
@@ -65,11 +65,7 @@ def batch_inference(
         pool = [actor_class.remote(make, *arguments) for _ in range(workers)]
         try:
             with _no_answer(actors):
-                failures = ray.get(
-                    [actor.failure.remote() for actor in pool], timeout=_START_SECONDS
-                )
-            for error in filter(None, failures):
-                raise error
+                ray.get([actor.start.remote() for actor in pool], timeout=_START_SECONDS)
             yield partial(_in_order, pool, actors)
         finally:
             for actor in pool:
@@ -81,10 +77,14 @@ def _in_order(pool: list[Any], actors: str, items: Iterable[Item]) -> Iterator[A
     """Yield the result of each item."""
     from ray.util import ActorPool
 
-    slots, failure = ActorPool(pool * _OPEN_PER_ACTOR), None
-    for item in _until_failure(items):
-        if isinstance(item, RoadError):
-            failure = item
+    slots, failure, left = ActorPool(pool * _OPEN_PER_ACTOR), None, iter(items)
+    while True:
+        try:
+            item = next(left)
+        except StopIteration:
+            break
+        except RoadError as error:  # of the source: told behind the results of the items before it
+            failure = error
             break
         if not slots.has_free():
             yield _next(slots, actors)
@@ -95,56 +95,34 @@ def _in_order(pool: list[Any], actors: str, items: Iterable[Item]) -> Iterator[A
         raise failure
 
 
-def _until_failure(items: Iterable[Item]) -> Iterator[Item | RoadError]:
-    """Yield the items, and at last the error of the source, if there is one: it is told behind the
-    results of the items before it.
-    """
-    try:
-        yield from items
-    except RoadError as error:
-        yield error
-
-
 class InferenceActor:
-    """Actor that computes items. It returns a ``RoadError`` instead of raising it, because Ray
-    would wrap it.
+    """Actor that computes items. ``make`` is called by the first task, also of a replacement: what
+    it raises is the error of that task, and no death of the actor.
     """
 
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: object) -> None:
-        self._failure: RoadError | None = None
-        try:
-            self._compute = make(*arguments)
-        except RoadError as error:  # also in a replacement, which finds the model gone
-            self._failure = error
+        self._made = cache(partial(make, *arguments))
 
-    def failure(self) -> RoadError | None:
-        """Return the error of the start, if there was one."""
-        return self._failure
+    def start(self) -> None:
+        """Call ``make``."""
+        self._made()
 
     def compute(self, item: object) -> Any:
         """Return the result of an item."""
-        if self._failure is not None:
-            return self._failure
-        try:
-            return self._compute(item)
-        except RoadError as error:
-            return error
+        return self._made()(item)
 
 
 def _next(slots: Any, actors: str) -> Any:
-    """Return the result of the oldest item. Raises an error of the computation as it was raised
-    there.
-    """
+    """Return the result of the oldest item."""
     with _no_answer(actors):
-        result = slots.get_next(timeout=_ITEM_SECONDS)
-    if isinstance(result, RoadError):
-        raise result
-    return result
+        return slots.get_next(timeout=_ITEM_SECONDS)
 
 
 @contextmanager
 def _no_answer(actors: str) -> Iterator[None]:
-    """Raise ``ClusterError`` where Ray has no answer of an actor."""
+    """Raise ``ClusterError`` where Ray has no answer of an actor, and an error of the computation
+    as it was raised there.
+    """
     from ray.exceptions import RayError, RayTaskError
 
     try:

@@ -36,6 +36,7 @@ _READ_AT_IMPORT = {  # by Ray
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",  # as Ray Train has it in its controller
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of results that nobody asks for behind a first error
     "RAY_worker_niceness": "0",  # default 15: starves workers where the driver works too
     "RAY_COLOR_PREFIX": "0",  # lines of other processes, also in files
     # Drop messages that Ray's helpers repeat every second, and pass all others on as they are:

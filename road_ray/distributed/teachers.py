@@ -145,8 +145,8 @@ class ActorEnsemble(Ensemble):
         self.timeout_seconds = timeout_seconds
         self.start_timeout_seconds = start_timeout_seconds
         self.on_event: Callable[..., object] | None = None
+        self.size = len(self.directories)
         self._owner = owner
-        self._stats: dict[str, float] = {}
         self._turns = [itertools.cycle(replicas) for replicas in self.actors]
         self._open: set[Any] = set()  # references of requests that may be unanswered
 
@@ -156,15 +156,6 @@ class ActorEnsemble(Ensemble):
             *((self.actors[number], self.directories[number]) for number in numbers), strict=True
         )
         return ActorEnsemble(actors, directories, self.timeout_seconds, self.start_timeout_seconds)
-
-    @property
-    def size(self) -> int:
-        return len(self.directories)
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        """Seconds of the slowest forward pass of the last batch, and figures of the teachers."""
-        return self._stats
 
     def submit(self, batch: Mapping[str, object]) -> Request:
         """Send the batch to every teacher, to its replicas in turn, and return at once."""
@@ -185,8 +176,10 @@ class ActorEnsemble(Ensemble):
                 raise self._lost_error(handle.refs.index(late[0]), reason)
         answers = [self._collect(number, ref) for number, ref in enumerate(handle.refs)]
         self._open -= set(handle.refs)
-        self._stats = {"time/teacher_busy_seconds": max(seconds for _, seconds, _ in answers)}
-        self._stats |= numbered({n: figures for n, (_, _, figures) in enumerate(answers)})
+        self.stats = {  # seconds of the slowest forward pass, figures of the teachers
+            "time/teacher_busy_seconds": max(seconds for _, seconds, _ in answers),
+            **numbered({n: figures for n, (_, _, figures) in enumerate(answers)}),
+        }
         tensors = [torch.tensor(array, dtype=torch.float32) for array, _, _ in answers]
         return stacked(tensors, own_tokens=handle.own_tokens)
 

@@ -26,7 +26,6 @@ from road_ray.errors import DivergedError, RoadError
 from road_ray.system.files import write_json_atomic
 
 DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite
-ENDED = ("complete", "pruned", "failed")
 TRIALS_LOCK = "trials.lock"  # shared by every process that runs trials, as long as it lives
 RECORD = "record"  # key of a trial's record in its last result
 HUNG = "hung.txt"  # the stack of a trial at its time limit
@@ -41,7 +40,7 @@ class Record:
 
     number: int
     params: Mapping[str, Any]  # as Optuna stores them
-    state: str = "running"  # or one of ENDED
+    state: str = "running"  # or complete, pruned, failed
     values: tuple[float, ...] = ()  # one per metric, means over seeds
     deviation: tuple[float | None, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)  # every metric, means over seeds
@@ -50,10 +49,6 @@ class Record:
     teacher_seconds: float = 0.0
     origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
     retry_of: int | None = None  # the failed trial whose values it tries again
-
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED
 
 
 @dataclass(frozen=True)

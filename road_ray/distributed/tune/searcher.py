@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import optuna
 from optuna.trial import TrialState
@@ -141,20 +141,15 @@ class StudySearch(Searcher):  # type: ignore[misc]
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: all state is in the study and the directories."""
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Do nothing: all state is in the study and the directories."""
-
 
 def _sum(trials: list[optuna.trial.FrozenTrial], attribute: str) -> float:
     return sum(float(trial.user_attrs.get(attribute, 0.0)) for trial in trials)
 
 
-@dataclass(frozen=True)
-class _Earlier:
+class _Earlier(NamedTuple):
     """A trial of an earlier start, as schedulers see it."""
 
     trial_id: str
-    config: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
 def scheduler(
@@ -190,7 +185,7 @@ def scheduler(
             **objective,
         )
     for number, reports in (earlier or {}).items():
-        trial = _Earlier(f"earlier-{number}", {"number": number, "replayed": True})
+        trial = _Earlier(f"earlier-{number}")
         results = [to_tune_result(report, metric) for report in reports]
         chosen.on_trial_add(None, trial)
         for result in results:

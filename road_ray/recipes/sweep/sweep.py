@@ -147,7 +147,7 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
         line += f" ({record.reason.splitlines()[0]})" if record.reason else ""
         for key, value in record.params.items():
             line += f"  {key}={value:.4g}" if isinstance(value, float) else f"  {key}={value}"
-        if record.ended:
+        if record.state != "running":
             ended.add(record.number)
             line += f"; {len(ended)} of {config.trials} trials"
         print(line, file=sys.stderr, flush=True)

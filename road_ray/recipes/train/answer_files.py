@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -229,15 +229,8 @@ class WithAnswerFiles(Ensemble):
         features: Features,
     ) -> None:
         self.models, self.files, self._features = models, dict(files), features
+        self.size = len(self.files) + (0 if models is None else models.size)
         self._keys = keys_of_texts(example.texts for example in split.examples)
-
-    @property
-    def size(self) -> int:
-        return len(self.files) + (self.models.size if self.models is not None else 0)
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        return self.models.stats if self.models is not None else {}
 
     def submit(self, batch: Mapping[str, Any]) -> tuple[Longs, int, Any]:
         """Send the batch to the models."""
@@ -247,7 +240,10 @@ class WithAnswerFiles(Ensemble):
 
     def gather(self, handle: tuple[Longs, int, Any]) -> Tensor:
         rows, width, sent = handle
-        of_models = iter(()) if self.models is None else iter(self.models.gather(sent).cpu())
+        of_models: Iterator[Tensor] = iter(())
+        if self.models is not None:
+            of_models = iter(self.models.gather(sent).cpu())
+            self.stats = self.models.stats
         files = {number: self._read(tables, rows, width) for number, tables in self.files.items()}
         return torch.stack([files[n] if n in files else next(of_models) for n in range(self.size)])
 

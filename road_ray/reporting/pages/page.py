@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from road_ray.reporting.plots import Plot, inline_svg
@@ -50,7 +50,6 @@ class Table:
     row with its marks in the figures.
     """
 
-    kind: ClassVar[str] = "table"
     names: Sequence[str]
     rows: Sequence[Sequence[Cell | Value]]
     live: bool = False
@@ -73,7 +72,6 @@ class Table:
 class Figures:
     """A grid of plots."""
 
-    kind: ClassVar[str] = "figures"
     figures: Sequence[Plot]
 
 
@@ -81,7 +79,6 @@ class Figures:
 class Prose:
     """Paragraphs, or a list if ``items``."""
 
-    kind: ClassVar[str] = "prose"
     lines: Sequence[str]
     items: bool = False
 
@@ -101,7 +98,6 @@ class Example:
 class Examples:
     """Wrong predictions on one data set."""
 
-    kind: ClassVar[str] = "examples"
     title: str
     examples: Sequence[Example]
 
@@ -110,7 +106,6 @@ class Examples:
 class Folded:
     """Long text that opens on demand."""
 
-    kind: ClassVar[str] = "folded"
     title: str
     text: str
 
@@ -119,7 +114,6 @@ class Folded:
 class Verdict:
     """The result in one sentence each: ``(text, state)``."""
 
-    kind: ClassVar[str] = "verdict"
     lines: Sequence[tuple[str, State]]
 
 
@@ -157,12 +151,7 @@ class Page:
         return [figure for grid in grids for figure in grid.figures]
 
 
-_CONTENT: Mapping[type[Block], str] = {
-    Table: "rows",
-    Figures: "figures",
-    Prose: "lines",
-    Verdict: "lines",
-}
+_CONTENT = ("rows", "figures", "lines", "examples", "text")  # the fields of a block that has any
 
 
 def filled(sections: Sequence[Section]) -> list[Section]:
@@ -170,7 +159,7 @@ def filled(sections: Sequence[Section]) -> list[Section]:
     full = [
         replace(
             section,
-            blocks=[b for b in section.blocks if getattr(b, _CONTENT.get(type(b), "kind"))],
+            blocks=[b for b in section.blocks if any(getattr(b, n, ()) for n in _CONTENT)],
         )
         for section in sections
     ]
@@ -188,10 +177,7 @@ def link_to(target: Path, place: Path | None) -> str:
     """
     if place is None or not target.is_file():
         return ""
-    try:
-        return quote(os.path.relpath(target.resolve(), place.resolve()))
-    except (OSError, ValueError, UnicodeError):  # another drive, or a name that is not text
-        return ""
+    return quote(os.fsencode(os.path.relpath(target.resolve(), place.resolve())))
 
 
 def cell(value: Value) -> Cell:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.dataclasses import dataclass as checked
 
 from road_ray.errors import CheckpointError
-from road_ray.evaluation.seed_statistics import compare, holm, interval, summary
+from road_ray.evaluation.seed_statistics import Difference, compare, holm, interval, summary
 from road_ray.reporting.pages.page import asset
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.files import read_json
@@ -57,21 +58,15 @@ class Arm(BaseModel):
     teachers_right: list[float] | None = None
 
 
-class Test(BaseModel):
-    """A paired test of two arms over their common seeds; see ``seed_statistics.Difference``."""
+@checked(frozen=True, kw_only=True)
+class Test(Difference):
+    """A paired test of two arms over their common seeds."""
 
     data_set: str
     metric: str
     arm: str
     against: str
-    difference: float
-    low: float
-    high: float
-    p_value: float | None
     p_holm: float | None
-    effect_size: float | None
-    pairs: int
-    needed_pairs: int | None
 
 
 class Failed(BaseModel):
@@ -159,7 +154,7 @@ def paired_tests(
         corrected = holm([found.p_value for _, _, found in compared])
         for (arm, other, found), p_holm in zip(compared, corrected, strict=True):
             names = {"data_set": data_set, "metric": metrics[0], "arm": arm, "against": other}
-            tests.append(Test(**names, **asdict(found), p_holm=p_holm))
+            tests.append(Test(**asdict(found) | names, p_holm=p_holm))
     return tests
 
 

@@ -42,7 +42,7 @@ class Sweep:
     def ended(self) -> set[int]:
         numbers = one_trial.trial_numbers(self.directory)
         records = [one_trial.read(self.directory, number) for number in numbers]
-        return {record.number for record in records if record is not None and record.ended}
+        return {record.number for record in records if record and record.state != "running"}
 
     def lines(self) -> list[list[int]]:
         """Trial, step and process of every step made."""

@@ -100,7 +100,7 @@ def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch)
 
     def changed(record):
         nonlocal most
-        (drawn.discard if record.ended else drawn.add)(record.number)
+        (drawn.add if record.state == "running" else drawn.discard)(record.number)
         most = max(most, len(drawn))
         if most >= 3:  # two at work and one that waits
             (tmp_path / "three").touch()
