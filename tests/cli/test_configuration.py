@@ -38,10 +38,8 @@ def test_a_preset_file_lies_beside_the_schema_that_its_first_line_names(road, tm
     first = target.read_text().splitlines()[0]
     schema = json.loads((tmp_path / first.rpartition("=")[2]).read_text())
     Draft7Validator(schema).validate(YAML(typ="safe").load(target))
-    result = road("presets", "tiny_mlm", "--output", target)
-    assert (result.code, str(target) in result.err) == (2, True)
-    result = road("schema", "finetune", "--output", target / "below.json")
-    assert (result.code, str(target) in result.err) == (4, True)
+    road("presets", "tiny_mlm", "--output", target).refused(2, str(target))
+    road("schema", "finetune", "--output", target / "below.json").refused(4, str(target))
 
 
 def test_a_schema_names_the_presets_of_its_verb(road):

@@ -100,8 +100,9 @@ def test_a_wrong_row_is_found_before_the_file_is_written(road, reviews):
     (reviews / "reviews-train.csv").write_bytes(table.read_bytes())
     (reviews / "reviews-dev.csv").write_text("body,queue\nfine,a,b\n")
     output = ("--output", "new/folder/my.yaml")
-    result = road("init", "reviews-train.csv", "--label", "queue", *output)
-    assert (result.code, "reviews-dev.csv:2: 3 columns, expected 2" in result.err) == (3, True)
+    road("init", "reviews-train.csv", "--label", "queue", *output).refused(
+        3, "reviews-dev.csv:2: 3 columns, expected 2"
+    )
     assert not (reviews / "new").exists()
 
 

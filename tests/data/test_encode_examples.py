@@ -113,20 +113,13 @@ def test_a_number_outside_the_range_is_named_with_its_line(letters, label):
         encoded("stsb", [row("a", "b", label=label, line=3)], letters)
 
 
-def test_a_limit_without_room_for_text_is_refused(letters):
-    with pytest.raises(ConfigError, match="max_length_tokens = 4"):
+def test_what_cannot_be_encoded_is_refused(letters):
+    with pytest.raises(ConfigError, match="max_length_tokens = 4"):  # no room for text
         encoded("rte", [row("a", "b")], letters, 4)
-
-
-def test_a_slow_tokenizer_is_refused():
     with pytest.raises(ConfigError, match="fast tokenizer"):
         encoded("sst2", [row("a")], object())
-
-
-def test_examples_of_another_kind_than_the_task_are_refused(letters):
-    span = SpanExample("1", "a", "b c", (Answer("c", 2),), "f")
-    with pytest.raises(ConfigError, match="does not fit"):
-        encode([span], dataset("sst2"), task("sst2"), letters, {})
+    with pytest.raises(ConfigError, match="does not fit"):  # an example of another kind of task
+        encoded("sst2", [SpanExample("1", "a", "b c", (Answer("c", 2),), "f")], letters)
 
 
 NER = Task("ner", Tag(("O", "B-PER", "I-PER")))

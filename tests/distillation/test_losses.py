@@ -155,27 +155,24 @@ def test_the_average_of_squared_errors():
     assert loss.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)
 
 
-def test_constant_is_the_configured_weight_at_any_time():
-    weight = schedule("constant", 0.3)
-    assert [weight(fraction) for fraction in (0.0, 0.5, 1.0)] == [0.3, 0.3, 0.3]
-    assert weight.is_constant
-
-
-def test_linear_hands_over_from_the_teachers_to_gold():
-    weight = schedule("linear", 0.3)
-    assert [weight(fraction) for fraction in (0.0, 0.25, 0.5, 1.0)] == [1.0, 0.75, 0.5, 0.0]
-    assert not weight.is_constant
-
-
-def test_points_are_joined_by_straight_lines_and_level_outside():
-    weight = schedule(((0.2, 0.8), (0.4, 0.4), (0.6, 0.4)), 0.5)
-    weights = [weight(fraction) for fraction in (0.0, 0.2, 0.3, 0.4, 0.5, 1.0)]
-    assert weights == pytest.approx([0.8, 0.8, 0.6, 0.4, 0.4, 0.4])
-
-
-def test_two_points_at_one_fraction_are_a_jump():
-    weight = Schedule(((0.0, 1.0), (0.5, 1.0), (0.5, 0.0)))
-    assert [weight(fraction) for fraction in (0.0, 0.49, 0.5, 0.9)] == [1.0, 1.0, 0.0, 0.0]
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [
+        (schedule("constant", 0.3), {0.0: 0.3, 0.5: 0.3, 1.0: 0.3}),
+        (schedule("linear", 0.3), {0.0: 1.0, 0.25: 0.75, 0.5: 0.5, 1.0: 0.0}),
+        (  # straight lines between the points, level outside
+            schedule(((0.2, 0.8), (0.4, 0.4), (0.6, 0.4)), 0.5),
+            {0.0: 0.8, 0.2: 0.8, 0.3: 0.6, 0.4: 0.4, 0.5: 0.4, 1.0: 0.4},
+        ),
+        (  # two points at one fraction are a jump
+            Schedule(((0.0, 1.0), (0.5, 1.0), (0.5, 0.0))),
+            {0.0: 1.0, 0.49: 1.0, 0.5: 0.0, 0.9: 0.0},
+        ),
+    ],
+)
+def test_a_schedule_by_hand(weight, expected):
+    assert {fraction: weight(fraction) for fraction in expected} == pytest.approx(expected)
+    assert weight.is_constant == (len({*expected.values()}) == 1)
 
 
 @pytest.mark.parametrize(

@@ -150,48 +150,36 @@ def test_the_weights_of_tags_are_those_of_each_token():
     assert_close(weights.flatten(1), apart)
 
 
-class TestCorrectOnly:
-    def test_those_that_are_right_share_everything(self):
-        weights = correct_only(teachers(2, 3), torch.tensor([0]))
-        assert_close(weights[:, 0], torch.tensor([1.5, 1.5, 0.0]))
-        assert_close(combine(teachers(2, 3), weights), torch.tensor([[1.0, 0.0]]))
-
-    def test_when_nobody_is_right_there_is_nothing_to_learn_or_the_mean(self):
-        soft = soften(correct_only, teachers(0, 3), torch.tensor([0]))
-        assert soft.keep.tolist() == [False]
-        weights = correct_only(teachers(0, 3), torch.tensor([0]), all_wrong="mean")
-        assert_close(weights[:, 0], torch.ones(3))
+def log(*probabilities):
+    return torch.tensor(probabilities).log()
 
 
-class TestConfidence:
-    def test_by_hand(self):
-        """Gold probabilities 1/2 and 1/4: cross-entropies ln 2 and ln 4, their softmax 1/3 and
-        2/3; two teachers: 2 (1 - 1/3) / 1."""
-        logits = torch.log(torch.tensor([[[0.5, 0.5]], [[0.25, 0.75]]]))
-        weights = confidence(logits, torch.tensor([0]))
-        assert_close(weights, torch.tensor([[4 / 3], [2 / 3]]))
+EVEN, SURE = [0.5, 0.5], [1 / 8, 7 / 8]
+SHARES = [[4 / 3], [2 / 3]]  # of two teachers, 2 (1 - 1/3) and 2 (1 - 2/3)
+TWICE = [[[4 / 3] * 2], [[2 / 3] * 2]]  # start and end
+JOINT = {"span_correctness": "joint"}
+BY_HAND = {  # rule, logits, gold, options, weights
+    "right ones share all": (correct_only, teachers(2, 3), [0], {}, [[1.5], [1.5], [0.0]]),
+    "nobody is right": (correct_only, teachers(0, 3), [0], {"all_wrong": "mean"}, [[1.0]] * 3),
+    # Gold probabilities 1/2 and 1/4: cross-entropies ln 2 and ln 4, their softmax 1/3 and 2/3.
+    "confidence": (confidence, log([EVEN], [[0.25, 0.75]]), [0], {}, SHARES),
+    "gold impossible": (confidence, log([[0.0, 1.0]], [[0.0, 1.0]]), [0], {}, [[1.0]] * 2),
+    # ln 2, and the mean of ln 2 and ln 8
+    "joint": (confidence, log([[EVEN, EVEN]], [[EVEN, SURE]]), [[0, 0]], JOINT, TWICE),
+    # Two even classes, ln 2; four, ln 4.
+    "entropy": (entropy, log([[0.5, 0.5, 0.0, 0.0]], [[0.25] * 4]), [0], {}, SHARES),
+    "no doubt": (entropy, log(*[[[1.0, 0.0]]] * 3), [0], {}, [[1.0]] * 3),
+}
 
-    def test_joint_takes_the_mean_cross_entropy_of_start_and_end(self):
-        even, sure = [0.5, 0.5], [1 / 8, 7 / 8]
-        logits = torch.log(torch.tensor([[[even, even]], [[even, sure]]]))
-        weights = confidence(logits, torch.tensor([[0, 0]]), span_correctness="joint")
-        assert_close(weights, torch.tensor([[[4 / 3] * 2], [[2 / 3] * 2]]))  # ln 2, (ln 2 + ln 8)/2
 
-    def test_gold_that_nobody_thinks_possible_is_no_nan(self):
-        logits = torch.tensor([[[-torch.inf, 0.0]], [[-torch.inf, 1.0]]])
-        assert_close(confidence(logits, torch.tensor([0])), torch.ones(2, 1))
+@pytest.mark.parametrize("case", BY_HAND)
+def test_weights_by_hand(case):
+    rule, logits, gold, options, expected = BY_HAND[case]
+    assert_close(rule(logits, torch.tensor(gold), **options), torch.tensor(expected))
 
 
-class TestEntropy:
-    def test_by_hand(self):
-        """Two even classes, ln 2; one of four even classes, ln 4: shares 1/3 and 2/3."""
-        logits = torch.tensor([[[0.0, 0.0, -torch.inf, -torch.inf]], [[0.0] * 4]])
-        weights = entropy(logits, torch.tensor([0]))
-        assert_close(weights, torch.tensor([[4 / 3], [2 / 3]]))
-
-    def test_teachers_without_any_doubt_count_alike(self):
-        logits = torch.tensor([[[0.0, -torch.inf]]] * 3)
-        assert_close(entropy(logits, torch.tensor([0])), torch.ones(3, 1))
+def test_when_nobody_is_right_there_is_nothing_to_learn():
+    assert soften(correct_only, teachers(0, 3), torch.tensor([0])).keep.tolist() == [False]
 
 
 class TestMeanProbabilities:

@@ -97,8 +97,7 @@ def test_words_of_a_vocabulary_are_no_secrets(model):
 
 def test_a_public_repository_gets_a_model_only_on_request(road, hub, model):
     hub["me/open"] = {"private": False, "files": {}}
-    refused = road("push", model, "me/open")
-    assert (refused.code, "is public" in refused.err) == (2, True)
+    road("push", model, "me/open").refused(2, "is public")
     assert hub["me/open"]["files"] == {}
     assert road("push", model, "me/open", "--public").code == 0
 

@@ -234,11 +234,12 @@ def test_infinite_thresholds_always_and_never_answer_and_nan_is_refused(road, ro
     rows = rows_file(".jsonl", [{"question": "Who?", "context": text} for text in TEXTS])
     for threshold, silent in (("inf", {False}), ("-inf", {True})):
         output = tmp_path / f"{threshold}.jsonl"
-        result = road("predict", model, rows, "--threshold", threshold, "--output", output).good()
+        road("predict", model, rows, "--threshold", threshold, "--output", output).good()
         answers = [json.loads(line)["answer"] for line in output.read_text().splitlines()]
         assert {answer == "" for answer in answers} == silent
-    result = road("predict", model, rows, "--threshold", "nan", "--output", tmp_path / "o.jsonl")
-    assert (result.code, "threshold = nan\n  allowed: " in result.err) == (2, True)
+    road("predict", model, rows, "--threshold", "nan", "--output", tmp_path / "o.jsonl").refused(
+        2, "threshold = nan\n  allowed: "
+    )
 
 
 def written(tmp_path, name, rows, *, abstains=None, escape_formulas=False):
@@ -380,12 +381,12 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
     assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["x1", "x2"]
     result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
     assert json.loads(result.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
-    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert (result.code, "already exists" in result.err) == (2, True)
+    road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv").refused(
+        2, "already exists"
+    )
     result = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
     assert "already exists" in result.err  # before the model is looked for
-    result = road("predict", "no-model", tmp_path / "no.csv")
-    assert (result.code, "no such file" in result.err) == (2, True)
+    road("predict", "no-model", tmp_path / "no.csv").refused(2, "no such file")
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
 

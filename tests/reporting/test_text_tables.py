@@ -8,6 +8,13 @@ from road_ray.evaluation.metrics import entity_scores
 from road_ray.reporting.text_tables import aligned, metrics_table
 
 
+def lines_of(dataset, metrics):
+    """The table of the metrics of one data set."""
+    return metrics_table(
+        {f"eval/{dataset}/{n}": value for n, value in metrics.items()}
+    ).splitlines()
+
+
 def test_numbers_stand_to_the_right_and_text_to_the_left():
     rows = [{"name": "a", "value": 1234.5}, {"name": "long one", "value": 0.0001}]
     assert aligned(rows).splitlines() == [
@@ -51,9 +58,7 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
 def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
     metrics = {"accuracy": 76.7, "majority_accuracy": 56.7}
     metrics |= {f"{name}_deviation": 0.1 for name in metrics}
-    lines = metrics_table(
-        {f"eval/films/{name}": value for name, value in metrics.items()}
-    ).splitlines()
+    lines = lines_of("films", metrics)
     assert [line.split() for line in lines[2:]] == [
         ["eval/films/accuracy", "76.70", "0.10"],
         ["eval/films/majority_accuracy", "56.70", "0.10"],
@@ -62,9 +67,7 @@ def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
 
 def test_one_tag_for_every_word_misleads():
     scores = entity_scores([["O", "O"], ["O"]], [["O", "B-PER"], ["O"]])
-    lines = metrics_table(
-        {f"eval/names/{name}": value for name, value in scores.items()}
-    ).splitlines()
+    lines = lines_of("names", scores)
     assert [line.split()[1] for line in lines if "accuracy" in line] == ["66.67", "66.67"]
     assert lines[-1] == "note: names: the model predicts one tag for every word"
 
@@ -75,9 +78,7 @@ def test_one_tag_for_every_word_misleads():
 def test_several_labels_stand_beside_the_most_frequent_one(count, what):
     metrics = {"micro_f1": 50.0, "lrap": 60.0, "at_threshold_micro_f1": 55.0}
     metrics |= {"majority_micro_f1": 40.0, "predicted_labels": float(count)}
-    lines = metrics_table(
-        {f"eval/moods/{name}": value for name, value in metrics.items()}
-    ).splitlines()
+    lines = lines_of("moods", metrics)
     shown = ["micro_f1", "at_threshold_micro_f1", "majority_micro_f1"]
     assert [line.split()[0] for line in lines[2:5]] == [f"eval/moods/{name}" for name in shown]
     assert lines[5:] == [f"note: moods: the model predicts {what}"]

@@ -18,15 +18,22 @@ from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.profile import SHARE
 from road_ray.training.worker import Worker
+from tests.objectives.tiny import KINDS as OBJECTIVES
+from tests.objectives.tiny import objective_of
 from tests.training import conftest as tiny
 
 ALONE = Worker()
 STEPS = 6
 
 
-def electra_steps():
-    stream = tiny.stream(tiny.rows())  # 3 batches an epoch: two epochs and a half in six steps
+def steps_of(kind):
+    channels = objective_of(kind, dropout=0.1).noise_channels
+    # 3 batches an epoch: two epochs and a half in six steps.
+    stream = tiny.stream(tiny.rows(), noise_channels=channels)
     return lambda start: accumulated(stream.since(start), 1)
+
+
+electra_steps = partial(steps_of, "electra")
 
 
 def mixed_steps():
@@ -38,7 +45,7 @@ def mixed_steps():
 
 LAMB = {"rates": {"name": "lamb", "layer_decay": 0.8}}
 KINDS = {
-    "electra": (tiny.electra, electra_steps, {}),
+    **{k: (partial(objective_of, k, dropout=0.1), partial(steps_of, k), {}) for k in OBJECTIVES},
     "electra, LAMB": (tiny.electra, electra_steps, LAMB),  # tied weights
     "supervised": (tiny.supervised, mixed_steps, {}),
     "supervised, LAMB": (tiny.supervised, mixed_steps, LAMB),  # a head without a step
@@ -90,6 +97,11 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, k
     torch.manual_seed(12345)
     resumed = run(kind, tmp_path)
     assert tiny.same(resumed, expected)
+    begun = KINDS[kind][0]().state_dict()
+    still = [name for name, x in expected.state_dict().items() if torch.equal(begun[name], x)]
+    moved = {name.split(".")[0] for name in begun.keys() - still}
+    frozen = {"generator"} if kind == "second_stage" else set()
+    assert moved == {name.split(".")[0] for name in begun} - frozen
     ours, theirs = (read_rows(d / "metrics.jsonl") for d in (tmp_path, directory))
     assert [row["step"] for row in ours] == list(range(1, STEPS + 1))
     for row, other in zip(ours, theirs, strict=True):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.data.catalog import dataset
 from road_ray.data.examples import TagExample
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.readers.conll import iob2
-from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 from tests.data.entries import read
@@ -53,14 +51,6 @@ def test_sentences_are_parted_by_empty_lines_and_documents(tmp_path):
     assert (first.words, first.tags) == (("EU", "rejects"), ("B-ORG", "O"))
     assert (second.words, second.tags, second.id) == (("Peter",), ("B-PER",), "1")
     assert second.where == f"{path}:7"
-
-
-def test_conll_2003_is_read_whole(real_data):
-    counts = {"train": (14041, 23499), "dev": (3250, 5942), "test": (3453, 5648)}
-    for split, (count, entities) in counts.items():
-        sentences = read_split(dataset("conll2003"), real_data, split)
-        found = sum(tag.startswith("B-") for s in sentences for tag in s.tags)
-        assert (len(sentences), found) == (count, entities)
 
 
 @pytest.mark.parametrize("line", ["EU\nrejects\n", "EU NNP\nrejects VBZ\n"])

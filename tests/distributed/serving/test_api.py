@@ -389,16 +389,15 @@ def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head
 
 def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):
     monkeypatch.delenv("ROAD_TOKEN", raising=False)
-    result = road("serve", tmp_path / "none", "--host", "0.0.0.0")
-    assert (result.code, "host = 0.0.0.0" in result.err) == (2, True)
-    result = road("serve", tmp_path / "none", "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN")
-    assert (result.code, "ROAD_TOKEN" in result.err) == (2, True)
-    result = road("serve", tmp_path / "none", "max_request_row=3")
-    assert (result.code, "max_request_rows" in result.err) == (2, True)
-    result = road("serve", publish(tmp_path / "encoder", "electra"))
-    assert (result.code, "has no head of a task" in result.err) == (4, True)
+    road("serve", tmp_path / "none", "--host", "0.0.0.0").refused(2, "host = 0.0.0.0")
+    road("serve", tmp_path / "none", "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN").refused(
+        2, "ROAD_TOKEN"
+    )
+    road("serve", tmp_path / "none", "max_request_row=3").refused(2, "max_request_rows")
+    road("serve", publish(tmp_path / "encoder", "electra")).refused(4, "has no head of a task")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        result = road("serve", tmp_path / "encoder", "--port", other.getsockname()[1])
-        assert (result.code, "cannot listen there" in result.err) == (2, True)
+        road("serve", tmp_path / "encoder", "--port", other.getsockname()[1]).refused(
+            2, "cannot listen there"
+        )

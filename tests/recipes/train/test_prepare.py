@@ -159,13 +159,6 @@ def test_the_pooler_of_a_bert_begins_a_head(bert, sentiment, tmp_path, caplog):
     assert f"init = {bert}: heads kept: pooler; new: {new[0]}" in caplog.text
 
 
-def test_a_mixture_keeps_the_pooler_for_its_sentence_heads(bert, sentiment, tmp_path):
-    chosen = {key: value for key, value in sentiment.items() if key != "data.dataset"}
-    chosen |= {"init": str(bert), "data.datasets": ["sst2", "mnli"], "training.steps": 1}
-    run = rr.multitask(overrides=chosen, run_dir=tmp_path)
-    assert initialized(run) == (["pooler"], ["sentiment", "nli"])
-
-
 def test_the_head_of_a_trained_model_is_kept_if_asked(teachers, sentiment, tmp_path):
     teacher = str(teachers.directory / "teacher-0")
     for keep, expected in (("all", (["sentiment"], [])), ("encoder", ([], ["sentiment"]))):

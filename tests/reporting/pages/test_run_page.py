@@ -226,12 +226,6 @@ def test_damage_is_told_and_the_rest_read(run_directory):
     assert run.steps == 8
 
 
-def test_a_torn_last_row_is_left_out(run_directory):
-    with (run_directory / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 9, "tra')
-    assert read_run(run_directory).steps == 8
-
-
 def test_runs_are_found_below_a_folder(write_run, tmp_path):
     for name in ("a-1", "deep/b-1", "a-1/checkpoints/c"):
         if not (tmp_path / name).exists():
