@@ -89,6 +89,13 @@ def byte_pairs(texts: Sequence[str], special: list[str], size: int) -> Tokenizer
     return made
 
 
+def config_of(family: str, layers: int = 2, **options: Any) -> Any:
+    """Return the configuration of a tiny model."""
+    count = {"n_layers" if family == "distilbert" else "num_hidden_layers": layers}
+    size = {"max_position_embeddings": _POSITIONS} | _SIZES.get(family, _WIDTH) | count | options
+    return CONFIG_MAPPING[family](**size)
+
+
 def publish(
     directory: Path,
     family: str,
@@ -104,14 +111,12 @@ def publish(
     such as ``ForSequenceClassification``, or empty for the encoder alone.
     """
     tokenizer = tokenizer or tokenizer_of(family)
-    count = {"n_layers" if family == "distilbert" else "num_hidden_layers": layers}
-    size = {"max_position_embeddings": _POSITIONS} | _SIZES.get(family, _WIDTH) | count | options
     names = {"id2label": dict(enumerate(labels))} if labels else {}
     tokens = {
         f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
         for role in ("pad", "bos", "eos", "cls", "sep")
     }
-    config = CONFIG_MAPPING[family](vocab_size=len(tokenizer), **size, **names, **tokens)
+    config = config_of(family, layers, vocab_size=len(tokenizer), **options, **names, **tokens)
     torch.manual_seed(seed)
     model = getattr(transformers, f"AutoModel{head}").from_config(config)
     with torch.no_grad():  # weights large enough that answers differ

@@ -22,6 +22,15 @@ def small_config(**changes):
     return ElectraConfig(**(size | changes))
 
 
+def padded_batch(*lengths):
+    """Inputs with rows of these lengths, whose sixth token begins the second segment."""
+    places = torch.arange(max(lengths))
+    mask = (places < torch.tensor(lengths)[:, None]).long()
+    ids = torch.randint(5, 50, mask.shape, generator=torch.Generator().manual_seed(0))
+    segments = (places >= 5).long()
+    return {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": segments * mask}
+
+
 def model_of_all_tasks(tokenizer):
     from transformers import ElectraModel
 

@@ -6,33 +6,23 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from transformers import CONFIG_MAPPING, AutoModel
+from transformers import AutoModel
 
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import keep_layers, layer_list, num_layers, parameter_depths
+from tests.published import config_of
 
-SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 50}
-FAMILIES = {
-    "bert": SMALL,
-    "electra": SMALL | {"embedding_size": 8},
-    "roberta": SMALL,
-    "xlm-roberta": SMALL,
-    "mpnet": SMALL,
-    "deberta-v2": SMALL | {"relative_attention": True, "position_buckets": 8},
-    "modernbert": SMALL | {"pad_token_id": 0},
-    "distilbert": {"dim": 16, "n_heads": 2, "hidden_dim": 24, "vocab_size": 50},
-}
+FAMILIES = ("bert", "electra", "roberta", "xlm-roberta", "mpnet")
+FAMILIES += ("deberta-v2", "modernbert", "distilbert")
 
 
 def encoder(family: str, layers: int, **more: object):
-    kind = CONFIG_MAPPING[family]
-    count = {"n_layers" if family == "distilbert" else "num_hidden_layers": layers}
-    return AutoModel.from_config(kind(**FAMILIES.get(family, SMALL) | count | more))
+    return AutoModel.from_config(config_of(family, layers, vocab_size=50, pad_token_id=0, **more))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_parameter_of_a_layer_has_its_depth_and_embeddings_have_none(family):
-    model = encoder(family, 3)
+    model = encoder(family, 3, share_att_key=False)  # of DeBERTa: projections of its own
     assert len(layer_list(model)) == 3
     depths, layers = parameter_depths(model)
     assert layers == 3
@@ -45,16 +35,10 @@ def test_every_parameter_of_a_layer_has_its_depth_and_embeddings_have_none(famil
             assert depths[id(parameter)] == 0, name
 
 
-DEBERTA_V3 = {
-    "norm_rel_ebd": "layer_norm", "pos_att_type": ["c2p", "p2c"], "share_att_key": True
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("family", [*FAMILIES, "deberta-v3", "deberta-v2-xlarge"])
+@pytest.mark.parametrize("family", [*FAMILIES, "deberta-v2-xlarge"])
 def test_what_computes_before_the_first_layer_has_the_depth_of_embeddings(family):
-    more = DEBERTA_V3 if family.startswith("deberta-v") else {}
-    more = more | ({"conv_kernel_size": 3} if family == "deberta-v2-xlarge" else {})
-    model = encoder("deberta-v2" if family.startswith("deberta") else family, 3, **more).eval()
+    more = {"conv_kernel_size": 3} if family == "deberta-v2-xlarge" else {}
+    model = encoder(family.removesuffix("-xlarge"), 3, **more).eval()
     layers, order = layer_list(model), list[nn.Module]()
     for module in model.modules():
         if next(module.parameters(recurse=False), None) is not None or module in layers:
@@ -78,7 +62,7 @@ def test_a_norm_behind_the_layers_belongs_to_the_last_one():
 
 @pytest.mark.parametrize(("groups", "inner", "distinct"), [(1, 1, 1), (2, 1, 2), (1, 2, 2)])
 def test_shared_layers_of_albert_count_once(groups, inner, distinct):
-    model = encoder("albert", 4, embedding_size=8, num_hidden_groups=groups, inner_group_num=inner)
+    model = encoder("albert", 4, num_hidden_groups=groups, inner_group_num=inner)
     depths, layers = parameter_depths(model)
     assert layers == distinct
     of = {name: depths[id(parameter)] for name, parameter in model.named_parameters()}
@@ -115,4 +99,4 @@ def test_a_layer_that_only_fits_its_place_is_refused():
 
 def test_layers_that_are_shared_cannot_be_left_out():
     with pytest.raises(ConfigError, match="'albert' cannot be left out"):
-        num_layers(encoder("albert", 2, embedding_size=8).config)
+        num_layers(encoder("albert", 2).config)

@@ -27,23 +27,15 @@ from road_ray.training.gradients import backward
 from road_ray.training.worker import Worker, encoders_of
 from tests.objectives import every
 from tests.published import FAMILIES, load_multitask, publish
-from tests.tiny_encoder import small_config
+from tests.tiny_encoder import padded_batch, small_config
 
 ONE_IMPLEMENTATION = ("deberta-v2", "mpnet")
-LENGTH = 40
+LENGTHS = (40, 7, 23, 31)
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     return {family: publish(tmp_path_factory.mktemp(family), family) for family in FAMILIES}
-
-
-def rows():
-    chance = torch.Generator().manual_seed(0)
-    mask = (torch.arange(LENGTH) < torch.tensor([40, 7, 23, 31])[:, None]).long()
-    ids = torch.randint(5, 50, mask.shape, generator=chance)
-    segments = (torch.arange(LENGTH) >= 5).long() * mask
-    return {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": segments}
 
 
 def computed(directory, attention, batch):
@@ -62,13 +54,14 @@ def computed(directory, attention, batch):
 @pytest.mark.parametrize("attention", ["sdpa", "unpadded"])
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ONE_IMPLEMENTATION])
 def test_states_and_gradients_are_those_of_eager_attention(family, attention, published):
-    expected, ours = (computed(published[family], name, rows()) for name in ("eager", attention))
+    batch = padded_batch(*LENGTHS)
+    expected, ours = (computed(published[family], name, batch) for name in ("eager", attention))
     assert_close(ours, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_full_rows_come_without_a_mask(family, published):
-    batch = rows() | {"attention_mask": torch.ones(4, LENGTH, dtype=torch.long), "unpadded": True}
+    batch = padded_batch(*[40] * 4) | {"unpadded": True}
     expected, ours = (computed(published[family], name, batch) for name in ("eager", "unpadded"))
     assert_close(ours, expected, rtol=1e-5, atol=1e-5)
 
@@ -78,10 +71,10 @@ def test_no_layer_computes_padding(published):
     use_attention(encoder, "unpadded", None)
     shapes = []
     encoder.layers[-1].register_forward_hook(lambda *seen: shapes.append(seen[-1].shape[:2]))
-    batch = rows()
+    batch = padded_batch(*LENGTHS)
     states = encoder(**encoder_inputs(batch, input_names(encoder))).last_hidden_state
     assert shapes == [(1, int(batch["attention_mask"].sum()))]
-    assert states.shape[:2] == (4, LENGTH)
+    assert states.shape[:2] == (4, 40)
     assert not states[batch["attention_mask"] == 0].any()
 
 
@@ -133,10 +126,7 @@ def model(dropout=0.0):
     ).train()
 
 
-def inputs(*, padded=True):
-    lengths = torch.tensor([12, 7, 3]) if padded else torch.full((3,), 12)
-    tokens = torch.randint(5, 50, (3, 12), generator=torch.Generator().manual_seed(1))
-    return {"input_ids": tokens, "attention_mask": (torch.arange(12) < lengths[:, None]).long()}
+SHORT = (12, 7, 3)
 
 
 def outcome(model, batch, dtype=None):
@@ -147,14 +137,14 @@ def outcome(model, batch, dtype=None):
     return logits, {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("lengths", [SHORT, (12, 12, 12)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_without_dropout_logits_and_gradients_are_those_of_hugging_face(padded, dtype):
+def test_without_dropout_logits_and_gradients_are_those_of_hugging_face(lengths, dtype):
     plain = model().to(dtype)
     quick = deepcopy(plain)
     use_cpu_kernels(quick)
     near = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}
-    batch = inputs(padded=padded)
+    batch = padded_batch(*lengths)
     assert_close(outcome(quick, batch), outcome(plain, batch), **near)
 
 
@@ -162,9 +152,10 @@ def test_bf16_errs_no_more_than_that_of_hugging_face():
     exact, quick, eager = model(), model(), model()
     use_cpu_kernels(quick)
     eager.set_attn_implementation("eager")
-    _, truth = outcome(exact, inputs())
-    ours = outcome(quick, inputs(), torch.bfloat16)[1]
-    theirs = outcome(eager, inputs(), torch.bfloat16)[1]
+    batch = padded_batch(*SHORT)
+    _, truth = outcome(exact, batch)
+    ours = outcome(quick, batch, torch.bfloat16)[1]
+    theirs = outcome(eager, batch, torch.bfloat16)[1]
     for name, gradient in truth.items():
         allowed = 1.5 * (theirs[name] - gradient).norm() + 1e-3 * gradient.norm() + 1e-6
         assert (ours[name] - gradient).norm() <= allowed, name
@@ -211,7 +202,8 @@ def test_evaluation_is_that_of_hugging_face_to_the_bit():
     plain = model(0.1).eval()
     quick = deepcopy(plain)
     use_cpu_kernels(quick)
-    assert torch.equal(quick(**inputs()).logits, plain(**inputs()).logits)
+    batch = padded_batch(*SHORT)
+    assert torch.equal(quick(**batch).logits, plain(**batch).logits)
 
 
 def test_names_weights_and_saved_configuration_stay(tmp_path):

@@ -19,6 +19,7 @@ from road_ray.models.language_model import (
     vocabulary_logits,
 )
 from tests.tiny_encoder import TINY as ELECTRA
+from tests.tiny_encoder import padded_batch
 
 
 def size(family):
@@ -28,12 +29,7 @@ def size(family):
 
 @pytest.fixture
 def batch():
-    torch.manual_seed(0)
-    return {
-        "input_ids": torch.randint(5, 50, (2, 9)),
-        "attention_mask": torch.tensor([[1] * 9, [1] * 5 + [0] * 4]),
-        "token_type_ids": torch.tensor([[0] * 4 + [1] * 5, [0] * 9]),
-    }
+    return padded_batch(9, 5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -14,7 +14,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel, load_trained
 from tests.published import load_multitask
-from tests.tiny_encoder import TINY, small_config
+from tests.tiny_encoder import TINY, padded_batch, small_config
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 PARAPHRASE = Task("paraphrase", Classify(("different", "same")))
@@ -34,13 +34,7 @@ def model():
 
 @pytest.fixture
 def batch():
-    torch.manual_seed(1)
-    attention = (torch.arange(10) < torch.tensor([10, 7, 4])[:, None]).long()
-    return {
-        "input_ids": torch.randint(5, 60, (3, 10)) * attention,
-        "attention_mask": attention,
-        "token_type_ids": (torch.arange(10) > 3).long() * attention,
-    }
+    return padded_batch(10, 7, 4)
 
 
 @pytest.mark.parametrize(
