@@ -197,7 +197,14 @@ class OutOfFoldEnsemble(Ensemble):
 
     def gather(self, handle: list[tuple[int, Tensor, Any]]) -> Tensor:
         """Return the logits in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
-        answers = [self.members[fold].gather(part) for fold, _, part in handle]
+        answers = list[Tensor]()
+        stats = dict[str, float]()
+        for fold, _, part in handle:
+            answers.append(self.members[fold].gather(part))
+            for name, value in self.members[fold].stats.items():
+                known = stats.get(name, 0.0)  # of other folds, which work at the same time
+                stats[name] = max(known, value) if name.startswith("time/") else known + value
+        self.stats = stats
         order = torch.cat([rows for _, rows, _ in handle]).argsort()
         return torch.cat(answers, 1)[:, order.to(answers[0].device)]
 

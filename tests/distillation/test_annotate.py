@@ -43,13 +43,8 @@ def trio(tmp_path):
 class Said(Ensemble):
     """Teachers that answer with the logits they are given, ``[M, B, ..., C]``."""
 
-    size = 0
-
-    def __init__(self, logits):
-        self.answer, self.size = logits, len(logits)
-
-    def submit(self, batch):
-        return None
+    def __init__(self, logits, stats=()):
+        self.answer, self.size, self.stats = logits, len(logits), dict(stats)
 
     def gather(self, handle):
         return self.answer
@@ -155,6 +150,14 @@ def test_folds_and_batches_that_do_not_fit_out_of_fold_teachers_are_refused():
         OutOfFoldEnsemble([pair, pair], folds)
     with pytest.raises(DataError, match="rows"):
         OutOfFoldEnsemble([pair] * 3, folds).submit({"input_ids": torch.ones(1, 2)})
+
+
+def test_metrics_of_out_of_fold_teachers_are_those_of_all_folds():
+    of_folds = [{"teachers/cut_0": n, "time/teacher_busy_seconds": n} for n in (1.0, 2.0)]
+    members = [Said(torch.zeros(1, 1, 3), stats) for stats in of_folds]
+    ensemble = OutOfFoldEnsemble(members, np.array([0, 1], np.int32))
+    ensemble.gather(ensemble.submit({"input_ids": torch.ones(2, 3), "rows": torch.arange(2)}))
+    assert ensemble.stats == {"teachers/cut_0": 3.0, "time/teacher_busy_seconds": 2.0}
 
 
 def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
