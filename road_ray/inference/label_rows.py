@@ -183,16 +183,17 @@ class _Client:
 
     async def _ask(self, prompt: str) -> tuple[list[float] | None, str]:
         """Return the probabilities of the labels of one row, and the text of the answer."""
-        labels, votes, shares, text = self.settings.labels, self.settings.votes, None, ""
+        labels, votes = self.settings.labels, self.settings.votes
+        shares, text, content = None, "", None
         if self.gives_logprobs:
             choices = await self._post(prompt, temperature=0, logprobs=True, top_logprobs=20)
             text, content = _text(choices[0]), (choices[0].get("logprobs") or {}).get("content")
             if content:
                 shares = shares_of(content, labels)
-            else:
+            elif text:  # an empty answer has no token, whose probabilities a server could give
                 self.gives_logprobs = False
                 _log.info("no log-probabilities: %d votes a row", votes)
-        if shares is None and (not self.gives_logprobs or label_of(text, labels)):
+        if shares is None and (not content or label_of(text, labels)):
             texts: list[str] = []
             while len(texts) < votes:  # some servers give one sample a request
                 more = await self._post(prompt, temperature=1, n=votes - len(texts))
@@ -236,7 +237,7 @@ class _Client:
                     return choices
                 problem = f"HTTP {answer.status_code}: {shorten(answer.text)}"
                 if "logprobs" in options and answer.is_client_error and "logprob" in problem:
-                    return [{"message": {"content": ""}}]  # a server that refuses to give them
+                    return [{"message": {"content": problem}}]  # an answer without them
                 if answer.status_code not in (408, 429) and answer.status_code < 500:
                     raise ConfigError(f"{answer.url}: {problem}\n  kept: the answers so far")
                 if (after := answer.headers.get("retry-after", "")).isdigit():

@@ -209,6 +209,17 @@ def test_answers_without_a_label_are_counted_and_empty(label, server):
     assert "As a model" in unlabelled[0]["answer"]
 
 
+def test_an_empty_answer_does_not_end_the_log_probabilities(label, server):
+    def answer(text, body, count):
+        if text == TEXTS[0] and body.get("logprobs"):
+            return {"choices": [{"message": {"content": ""}, "logprobs": {"content": []}}]}
+        return completion(text, body, count)
+
+    server.answer = answer
+    _, rows = label(TEXTS, concurrency=1)
+    assert all(0 < row["probability_positive"] < 1 for row in rows[1:])  # not of votes
+
+
 @pytest.mark.slow
 def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
     """It is killed at a tenth, two and three tenths of the rows."""
