@@ -163,7 +163,7 @@ def _run_trial(record: Record, work: Work) -> Record:
     directory = trial_directory(work.directory, record.number)
     hung = directory / HUNG
     if hung.is_file() and hung.stat().st_size:
-        reason = f"did not end within {work.timeout_seconds:g} s; its stack: {hung}"
+        reason = f"did not end within trial_timeout_seconds; its stack: {hung}"
         return replace(record, state="failed", reason=reason)
     began = time.monotonic()
     from ray import tune
