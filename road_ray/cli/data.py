@@ -13,7 +13,7 @@ import typer
 
 from road_ray.cli.options import AddressOption, JsonOption, argument, show_list, tell
 from road_ray.config import load
-from road_ray.errors import ConfigError, DataError, shorten
+from road_ray.errors import ConfigError, DataError, ResourceError, shorten
 from road_ray.reporting.text_tables import aligned
 from road_ray.verbs import configure, verb_of_file
 
@@ -271,11 +271,18 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
-    from road_ray.distillation.answer_table import list_teachers
+    from road_ray.distillation.answer_table import LOCK, list_teachers
+    from road_ray.system.operating_system import lock_exclusively
 
     if not teachers and unused_days is None:
         raise ConfigError("name the teachers to remove, or --unused-days DAYS")
     for teacher in list_teachers(store, teachers or ()):
         if unused_days is None or teacher.unused_days >= unused_days:
+            with (teacher.directory / LOCK).open("a+", encoding="utf-8") as lock:
+                if holder := lock_exclusively(lock):
+                    raise ResourceError(
+                        f"{teacher.directory}: {holder} labels rows for it\n"
+                        "  fix: wait for it, or stop it\n  kept: its answers"
+                    )
             shutil.rmtree(teacher.directory)
             typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")

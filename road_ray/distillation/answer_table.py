@@ -10,8 +10,8 @@ the halves of the sorted 128-bit keys, ``values.npy`` the numbers of all rows on
 and ``table.json`` the number of rows, and size and sha256 of each file. It is named after a hash of
 its keys. What is read of a table is what the kernel maps: opening one does not depend on its size.
 
-Tables do not change, so listing, verifying and pruning them needs no lock: a run that has a removed
-table open keeps it until it ends.
+Tables do not change, so listing and verifying them needs no lock, and a run that has a removed one
+open keeps it until it ends. What a process labels rows for is not removed.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ Keys = NDArray[np.uint64]
 Values = NDArray[Any]
 TABLES = "table-*"  # pattern of their names
 MANIFEST = "manifest.json"  # of the teacher whose tables a directory has
+LOCK = ".lock"  # of the process that labels rows
 _RECORD, _FORMAT = "table.json", 3
 _HASHED_BYTES = 2**28  # of a table that is checked whenever it is opened, in a quarter of a second
 _FIX = "delete it: the next run asks the teachers for its rows again"

@@ -31,6 +31,7 @@ from torch.nn.functional import pad
 from road_ray.data.examples import Longs
 from road_ray.data.task_and_dataset import Kind, Span, Tag, Task
 from road_ray.distillation.answer_table import (
+    LOCK,
     MANIFEST,
     TABLES,
     AnswerTable,
@@ -55,7 +56,6 @@ from road_ray.system.files import write_json_atomic
 from road_ray.system.operating_system import lock_exclusively
 
 _log = logging.getLogger(__name__)
-_LOCK = ".lock"
 _TABLE_BYTES = 2**28  # of answers in memory, and ...
 _TABLE_SECONDS = 300.0  # ... the time after which they become a table: the most that a kill loses
 _POLL_SECONDS = 1.0
@@ -120,7 +120,7 @@ class TeacherTables:
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            lock = (self.directory / _LOCK).open("a+", encoding="utf-8")
+            lock = (self.directory / LOCK).open("a+", encoding="utf-8")
         except OSError as error:
             raise unwritable(self.directory, error) from error
         with lock:

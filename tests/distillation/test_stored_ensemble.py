@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import time
 from contextlib import contextmanager
@@ -212,9 +211,12 @@ def test_what_is_kept_is_listed_and_what_is_long_unused_goes(root, road):
     assert len(list_teachers(root)) == 1
 
 
-def test_a_run_that_has_a_table_open_keeps_it(root):
+def test_a_run_that_has_a_table_open_keeps_it_and_one_that_labels_its_directory(root, road):
     tables = TeacherTables(root, WHO, NLI)
-    shutil.rmtree(list_teachers(root)[0].directory)
+    prune = (*PRUNE, root, tables.directory.name)
+    with tables.labelling():
+        road(*prune).refused(ResourceError.exit_code, "labels rows")
+    assert road(*prune).code == 0
     assert read(tables, 1, 4)
 
 
