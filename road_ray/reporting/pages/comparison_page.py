@@ -48,11 +48,11 @@ from road_ray.reporting.text_tables import aligned, metric_title, probability
 _MOST_GROUPS = 40
 _MOST_COLUMNS = 5  # of metrics in the table of runs: those that most runs have
 _ABOUT_TESTS = (
-    "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
-    "for all tests of a data set (Holm), undefined if the difference is equal for every seed; "
-    "effect size: mean difference over its standard deviation; seeds that a test needs for a power "
-    "of 80% if the effect is as large as measured. Bold: corrected p < 0.05. Two or three seeds "
-    "reveal only large differences."
+    "Mean difference with its 95% interval, paired by seed, without seeds that a group has twice; "
+    "p of the paired t-test, and corrected for all tests of a data set (Holm), undefined if the "
+    "difference is equal for every seed; effect size: mean difference over its standard deviation; "
+    "seeds that a test needs for a power of 80% if the effect is as large as measured. Bold: "
+    "corrected p < 0.05. Two or three seeds reveal only large differences."
 )
 _ABOUT_TEACHERS = (
     "All students of a comparison share their teachers, so the intervals do not include the "

@@ -166,10 +166,13 @@ class Group:
     runs: Sequence[RunRecord]
 
     def scores(self, metric: str) -> dict[object, float]:
-        """Return the metric of each run that has it, by seed."""
+        """Return the metric of each run that has it: by seed, or by directory, which no other group
+        has, where several runs have the same seed.
+        """
+        seeds = [run.settings.get("seed", number) for number, run in enumerate(self.runs)]
         return {
-            run.settings.get("seed", number): float(run.metrics[metric])
-            for number, run in enumerate(self.runs)
+            seed if seeds.count(seed) == 1 else str(run.directory): float(run.metrics[metric])
+            for seed, run in zip(seeds, self.runs, strict=True)
             if isinstance(run.metrics.get(metric), int | float)
         }
 

@@ -22,18 +22,17 @@ from road_ray.reporting.report import page_of
 
 
 @pytest.fixture
-def runs(write_run, tmp_path):
-    made = [
-        write_run(
-            tmp_path / f"none-{seed}", seed=seed, f1=60.0 + seed, distillation={"temperature": 1.0}
-        )
-        for seed in (1, 2, 3)
-    ]
-    made += [
-        write_run(tmp_path / f"kd-{seed}", seed=seed, f1=62.0 + seed + gain)
-        for seed, gain in ((1, 0.1), (2, 0.0), (3, -0.1))
-    ]
-    return [read_run(path) for path in made]
+def run(write_run, tmp_path):
+    """``run(name, **settings)``: a finished run."""
+    return lambda name, **settings: read_run(write_run(tmp_path / name, **settings))
+
+
+@pytest.fixture
+def runs(run):
+    kept = {"distillation": {"temperature": 1.0}}
+    none = [run(f"none-{seed}", seed=seed, f1=60.0 + seed, **kept) for seed in (1, 2, 3)]
+    gains = ((1, 0.1), (2, 0.0), (3, -0.1))
+    return none + [run(f"kd-{seed}", seed=seed, f1=62.0 + seed + gain) for seed, gain in gains]
 
 
 def blocks(page, title):
@@ -58,21 +57,19 @@ def test_runs_that_differ_in_their_seed_are_one_group(runs):
     assert [(group.name, len(group.runs)) for group in group_runs(runs)] == [("none", 3), ("kd", 3)]
 
 
-def test_runs_named_by_their_seed_alone_have_the_name_of_their_folder(write_run, tmp_path):
-    made = [write_run(tmp_path / "mrpc" / f"seed-{seed}", seed=seed, f1=62.0) for seed in (0, 1)]
-    (group,) = group_runs([read_run(path) for path in made])
+def test_runs_named_by_their_seed_alone_have_the_name_of_their_folder(run):
+    (group,) = group_runs([run(f"mrpc/seed-{seed}", seed=seed, f1=62.0) for seed in (0, 1)])
     assert group.name == "mrpc"
     assert compare_page(list(group.runs), "seeds").about.startswith("2 runs in 1 group; ")
 
 
-def test_groups_of_an_experiment_are_named_by_their_arms(write_run, tmp_path):
+def test_groups_of_an_experiment_are_named_by_their_arms(run):
     made = [
-        write_run(tmp_path / arm / f"seed-{seed}" / "student", seed=seed, init=arm)
+        run(f"{arm}/seed-{seed}/student", seed=seed, init=arm)
         for arm in ("none", "mean")
         for seed in (0, 1)
     ]
-    names = [group.name for group in group_runs([read_run(path) for path in made])]
-    assert names == ["none/student", "mean/student"]
+    assert [group.name for group in group_runs(made)] == ["none/student", "mean/student"]
 
 
 def test_groups_stand_with_deviation_and_interval_and_papers_below(runs):
@@ -101,13 +98,20 @@ def test_the_paired_test_is_over_shared_seeds(runs):
     assert [s.title for s in one.sections if s.title == "Tests"] == []
 
 
-def test_the_verdict_is_in_words(runs, write_run, tmp_path):
+def test_runs_of_one_seed_are_values_of_their_own_without_a_pair(run, runs):
+    page = compare_page([*runs, run("kd-4", seed=1, f1=70.0)], "folder")
+    assert texts(blocks(page, "Results on squad_v2")[2])[1][:3] == ["kd", "3", "65.50 ± 3.09"]
+    assert texts(blocks(page, "Tests")[0])[0][8] == "2"
+
+
+def test_the_verdict_is_in_words(run, runs):
     line, state = verdict(compare_page(runs, "f"))[0]
     assert line == "kd is better than none by 2.00 F1 (corrected p = 0.0008, 3 seeds)."
     assert state == "good"
-    for seed, gain in ((1, 1.0), (2, -1.0), (3, 0.1)):
-        write_run(tmp_path / f"tie-{seed}", seed=seed, f1=60.0 + seed + gain, init="elsewhere")
-    more = [read_run(tmp_path / f"tie-{seed}") for seed in (1, 2, 3)]
+    more = [
+        run(f"tie-{seed}", seed=seed, f1=60.0 + seed + gain, init="elsewhere")
+        for seed, gain in ((1, 1.0), (2, -1.0), (3, 0.1))
+    ]
     tie = [("No difference is significant after correction (tests: 1).", "plain")]
     assert verdict(compare_page([*runs[:3], *more], "f")) == tie
 
@@ -125,10 +129,9 @@ def test_a_difference_equal_for_every_seed_is_no_verdict_and_not_bold(write_run,
     assert not any(cell.strong for cell in row)
 
 
-def test_cut_runs_do_not_stand_beside_papers(write_run, tmp_path):
+def test_cut_runs_do_not_stand_beside_papers(run):
     data = {"dataset": "squad_v2", "max_judged_rows": 400}
-    runs = [read_run(write_run(tmp_path / f"a-{n}", seed=n, data=data)) for n in (1, 2)]
-    html = render(compare_page(runs, "f"))
+    html = render(compare_page([run(f"a-{n}", seed=n, data=data) for n in (1, 2)], "f"))
     assert "Weighted KD, W = 0.75" not in html
     assert "Not comparable with published results: judged on at most 400 rows." in html
 
@@ -149,17 +152,16 @@ def test_an_unknown_baseline_is_answered_with_the_groups_and_the_nearest(runs, n
     assert f"{near!r}?\n  allowed: none, kd\n" in str(error.value)
 
 
-def test_a_run_of_the_name_in_two_groups_is_no_baseline(write_run, tmp_path):
-    paths = [write_run(tmp_path / init / "student-1", seed=1, init=init) for init in ("a", "b")]
-    runs = [read_run(path) for path in paths]
+def test_a_run_of_the_name_in_two_groups_is_no_baseline(run):
+    runs = [run(f"{init}/student-1", seed=1, init=init) for init in ("a", "b")]
     with pytest.raises(ConfigError, match="2 groups have such a run"):
         compare_page(runs, "folder", baseline="student-1")
     assert compare_page(runs, "folder", baseline="b/student-1")
 
 
-def test_the_students_without_teachers_are_the_baseline(write_run, tmp_path):
+def test_the_students_without_teachers_are_the_baseline(run):
     runs = [
-        read_run(write_run(tmp_path / f"student-{rule}-{seed}", seed=seed, init=rule))
+        run(f"student-{rule}-{seed}", seed=seed, init=rule)
         for rule in ("mean", "none")
         for seed in (1, 2)
     ]
