@@ -17,7 +17,7 @@ from road_ray.data.task_and_dataset import (
     label_text,
     listed_labels,
 )
-from road_ray.errors import RoadError
+from road_ray.errors import RoadError, first_line
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
 from road_ray.reporting.records.run_record import RunRecord
@@ -36,9 +36,8 @@ def error_examples(run: RunRecord) -> list[Block]:
     for path in sorted((run.directory / "predictions").glob("*/predictions.json")):
         try:
             blocks.append(_of_dataset(run, path.parent.name, read_json(path)))
-        except (OSError, ValueError, KeyError, RoadError) as error:
-            why = str(error).splitlines()[0]
-            blocks.append(Prose([f"{path.parent.name}: no examples: {why}"]))
+        except (OSError, ValueError, LookupError, TypeError, RoadError) as error:
+            blocks.append(Prose([f"{path.parent.name}: no examples: {first_line(error)}"]))
     return blocks
 
 

@@ -69,6 +69,13 @@ def test_a_data_set_of_ones_own_has_its_examples(judged, tmp_path):
     assert (example.ask, example.gold, example.predicted) == ("awful", "bad", "good")
 
 
+def test_a_choice_that_there_is_not_is_said(judged, tmp_path):
+    (tmp_path / "mine.csv").write_text("text,a,b,label\nA dog,barks,flies,0\n")
+    settings = {"kind": "choose", "dev": "mine.csv", "text": ["text", "a", "b"]}
+    _, (block,) = judged("mine", lambda row: "7", tmp_path, sets={"mine": settings})
+    assert block == Prose(["mine: no examples: tuple index out of range"])
+
+
 def test_all_right_is_said(judged):
     _, (block,) = judged("squad_v2", lambda row: row.answers[0].text if row.answers else "")
     assert block == Prose(["squad_v2: every row is right"])
