@@ -261,6 +261,8 @@ def read_range(url: str, start: int, count: int) -> tuple[bytes, int]:
             if status in _REFUSED:
                 told = f"status {status} {reply.reason_phrase}"
                 raise FileNotFoundError(errno.ENOENT, told, url)
+            if sent == "bytes */0":  # an empty file, of which no range can be sent
+                return b"", 0
             match = _RANGE.fullmatch(sent)
             size = int(match[2]) if match and int(match[1]) == start else 0
             # What is no range may be the whole file: it is not read.
