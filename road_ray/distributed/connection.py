@@ -307,6 +307,6 @@ def refuse_open(address: str, ask: Callable[[str], bool | None], *, accepted: bo
     raise ClusterError(
         f"{address}: {problem}\n"
         "  allowed: clusters that ask for a token; in an open one everybody who reaches it runs "
-        f"code\n  fix: {fix}, or say that an open one is meant: --i-know-this-is-open, "
-        f"{ACCEPT}=1\n  kept: nothing was sent"
+        f"code\n  fix: {fix}, or say that an open one is meant: {ACCEPT}=1, or "
+        "--i-know-this-is-open of `road submit`\n  kept: nothing was sent"
     )
