@@ -228,8 +228,7 @@ def test_damage_is_told_and_the_rest_read(run_directory):
 
 def test_runs_are_found_below_a_folder(write_run, tmp_path):
     for name in ("a-1", "deep/b-1", "a-1/checkpoints/c"):
-        if not (tmp_path / name).exists():
-            write_run(tmp_path / name)
+        write_run(tmp_path / name)
     assert [path.name for path in runs_below(tmp_path)] == ["a-1", "b-1"]
     assert is_run(tmp_path / "a-1")
     assert not is_run(tmp_path)
