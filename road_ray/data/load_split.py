@@ -153,6 +153,11 @@ def _custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset
         return replace(dataset, negative_labels=kind.low < 0), task
     if not isinstance(kind, Classify | MultiLabel):
         return dataset, task
+    if kind.labels:
+        try:
+            custom.model_copy(update={"task": None, "labels": kind.labels}).check_metrics()
+        except ValueError as error:
+            raise ConfigError(f"data.sets.{name}: {error}") from error
     known = (*kind.labels, *custom.labels, *custom.label_map)
     names = {plain_label(label): label for label in kind.labels}
     own = {label: names[plain_label(label)] for label in custom.labels}

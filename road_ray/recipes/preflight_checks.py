@@ -148,25 +148,31 @@ def periodic_metrics(config: Any) -> list[str]:
 
 
 def check_stopping_metric(config: Any) -> None:
-    """Raise ``ConfigError`` if ``training.early_stopping.metric`` is not evaluated while training.
+    """Raise ``ConfigError`` if ``training.early_stopping`` compares what is not evaluated while
+    training.
 
     Spans and tags have more metrics than a sweep can optimize, so any name is accepted there.
     """
-    metric = config.training.early_stopping.metric
-    if metric is None or config.training.early_stopping.patience is None:
+    stopping = config.training.early_stopping
+    metric, patience = stopping.metric, stopping.patience
+    if patience is not None and config.training.evaluate_every_steps is None:
+        raise ConfigError(
+            f"training.early_stopping.patience = {patience}: nothing is evaluated while training\n"
+            "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out\n"
+            "  kept: nothing was started"
+        )
+    if metric is None or patience is None:
         return
     _, names, source = _reported(config)
     allowed = _of(names, source)
     kinds = {name: find_dataset(name, source)[1].kind for name in names}
     further = [f"eval/{name}/" for name, kind in kinds.items() if isinstance(kind, Span | Tag)]
     if metric not in allowed and not metric.startswith(tuple(further)):
-        fix = "name one of these, or leave it out for their mean"
         raise ConfigError(
             f"training.early_stopping.metric = {metric}: not evaluated while training"
             f"{did_you_mean(metric, allowed)}\n"
-            f"  allowed: {', '.join(allowed) or 'none, as nothing is evaluated while training'}\n"
-            f"  fix: {fix if allowed else 'leave training.early_stopping out'}\n"
-            "  kept: nothing was started"
+            f"  allowed: {', '.join(allowed)}\n"
+            "  fix: name one of these, or leave it out for their mean\n  kept: nothing was started"
         )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-_PRINCIPAL = {"f1", "exact", "accuracy", "macro_f1", "micro_f1", "samples_f1", "entity_f1"}
-_PRINCIPAL |= {"matthews", "pearson", "spearman", "at_threshold_f1", "at_threshold_exact"}
-_PRINCIPAL |= {"at_threshold_micro_f1", "at_threshold_macro_f1"}
+# Metrics that are not principal; others may be a user's own.
+_SECONDARY = re.compile(
+    "(at_threshold_)?((HasAns|NoAns)_.*|total|subset_accuracy)|at_threshold_(samples_f1|f1_of_.*)"
+    "|(best|no_answer|majority|truncated)_.*|(answerability|quac_.*)_accuracy|predicted_labels|lrap"
+    "|entity_(precision|recall)|temperature|ece(_calibrated)?|threshold|.*_(deviation|median|best)"
+)
 # Control characters, marks that change the reading direction, line and paragraph separators,
 # byte order marks, lone surrogates (bytes of a file name that are not UTF-8).
 _UNPRINTABLE = re.compile(
@@ -54,9 +57,11 @@ def probability(value: float | None) -> str:
 
 
 def is_principal(name: str) -> bool:
-    """Return True for metrics that papers report: ``eval/squad_v2/f1``, not ``.../total``."""
+    """Return True for metrics that papers report and own ones: ``eval/squad_v2/f1``, not
+    ``.../total``.
+    """
     last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")
-    return name.startswith("eval/") and (last in _PRINCIPAL or last.startswith("f1_of_"))
+    return name.startswith("eval/") and not _SECONDARY.fullmatch(last)
 
 
 def is_baseline(name: str) -> bool:

@@ -20,13 +20,10 @@ from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 
-# Metrics that papers report for each kind of task.
-_REPORTED = {"f1", "macro_f1", "accuracy", "entity_f1", "matthews", "pearson", "spearman"}
-
 
 def score_of(figures: Mapping[str, float], metric: str | None) -> float:
-    """Return ``metric``, or the mean of one metric for each data set: the F1 of spans, else the
-    first of the metrics that papers report. Larger is better.
+    """Return ``metric``, or the mean of the principal metric of each data set: the F1 of spans and
+    of entities, else the first. Larger is better.
 
     Raises ``ConfigError`` for a metric that was not evaluated, and if nothing was.
     """
@@ -49,9 +46,8 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
             of_dataset.setdefault(dataset, {})[last] = value
     scores = []
     for values in of_dataset.values():
-        reported = {"f1"} if "exact" in values else _REPORTED  # "exact" is a metric of spans
-        chosen = [value for name, value in values.items() if name in reported]
-        scores.append([*chosen, *values.values()][0])
+        principal = "f1" if "exact" in values else "entity_f1"  # "exact" is a metric of spans
+        scores.append(values.get(principal, next(iter(values.values()))))
     return fmean(scores)
 
 
@@ -73,12 +69,6 @@ class PeriodicEvaluation:
         self._training, self._worker = training, worker
         self._every = training.config.evaluate_every_steps if training.evaluate else None
         self._patience = training.config.early_stopping.patience
-        if self._patience is not None and self._every is None:
-            raise ConfigError(
-                f"training.early_stopping.patience = {self._patience}: "
-                "nothing is evaluated while training\n"
-                "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out"
-            )
         self._scores = {int(step): score for step, score in state.get("scores", {}).items()}
         self.best: dict[str, Tensor] = state.get("best", {})
         """Weights of the best evaluation, on the CPU of rank 0."""

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
+import road_ray as rr
 from road_ray.config import load, override
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.registry import OBJECTIVES
@@ -48,6 +49,7 @@ def test_during_a_run_only_what_is_evaluated():
 
 
 LATE = "eval/advglue_sst2/accuracy"  # evaluated at the end only
+PATIENCE = {"training.early_stopping.patience": 2}
 
 
 @pytest.mark.parametrize(
@@ -60,14 +62,19 @@ LATE = "eval/advglue_sst2/accuracy"  # evaluated at the end only
         ("finetune", {"data.dataset": "squad_v2"}, "eval/squad_v2/HasAns_f1", True),
         ("multitask", {"data.datasets": ["rte", "cola"]}, "eval/cola/matthews", True),
         ("pretrain", {"data.evaluate_on": ["sst2"]}, "eval/sst2/accuracy", True),
-        ("pretrain", {}, "eval/sst2/accuracy", False),
     ],
 )
 def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, allowed):
-    stopping = {"training.early_stopping.patience": 2, "training.early_stopping.metric": metric}
-    config = override(configure(verb), keys | stopping)
+    stopping = PATIENCE | {"training.early_stopping.metric": metric}
+    config = override(configure(verb), keys | stopping | {"training.evaluate_every_steps": 5})
     with nullcontext() if allowed else pytest.raises(ConfigError, match="not evaluated while"):
         check_stopping_metric(config)
+
+
+def test_patience_without_evaluations_is_refused_before_a_corpus_is_read(tmp_path):
+    lost = {"data.corpus": str(tmp_path / "lost.jsonl"), "run_dir": str(tmp_path / "run")}
+    with pytest.raises(ConfigError, match=r"patience = 2: nothing is evaluated(?s:.*)nothing was"):
+        rr.pretrain(overrides=lost | PATIENCE)
 
 
 def test_a_set_of_ones_own_has_the_metrics_of_its_kind():

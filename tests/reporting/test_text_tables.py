@@ -56,11 +56,12 @@ def test_the_majority_stands_beside_the_accuracy_with_what_misleads():
 
 
 def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
-    metrics = {"accuracy": 76.7, "majority_accuracy": 56.7}
+    metrics = {"accuracy": 76.7, "kappa": 50.0, "majority_accuracy": 56.7}  # kappa: one's own
     metrics |= {f"{name}_deviation": 0.1 for name in metrics}
     lines = lines_of("films", metrics)
     assert [line.split() for line in lines[2:]] == [
         ["eval/films/accuracy", "76.70", "0.10"],
+        ["eval/films/kappa", "50.00", "0.10"],
         ["eval/films/majority_accuracy", "56.70", "0.10"],
     ]
 

@@ -235,10 +235,11 @@ class CustomDataset(Config):
         for mistake, made in mistakes.items():
             if made:
                 raise ValueError(mistake)
-        self._check_metrics()
+        self.check_metrics()
         return self
 
-    def _check_metrics(self) -> None:
+    def check_metrics(self) -> None:
+        """Raise ``ValueError`` for metrics that the kind and the labels do not have."""
         known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
         if self.kind in ("classify", "multi"):
             known = (*known, *(f"{_F1_OF}{label}" for label in self._named_labels))

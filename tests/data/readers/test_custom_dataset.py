@@ -208,6 +208,8 @@ TAGS = {"kind": "tag", "task": "x", "train": "x.conll"}
         ),
         ({"labels": ["a", "b"]}, {"task": "sentimnt"}, "did you mean 'sentiment'"),
         ({"labels": ["a", "b"]}, {"task": "mrc"}, "kind is classify, task mrc is of kind Span"),
+        ({"labels": ["a", "b"]}, {"metrics": ["f1_of_A"]}, "data.sets.other: .*no metric f1_of_A"),
+        ({"labels": ["a", "b"]}, {"task": "nli", "metrics": ["f1"]}, "classify has no metric f1"),
     ],
 )
 def test_sets_that_do_not_fit_together_are_refused(one, other, message):
