@@ -321,17 +321,22 @@ def _evaluate_spans(
     split: Split, logits: Sequence[NDArray[np.float32]], rule: DecisionRule
 ) -> Evaluation:
     """Return metrics of span logits ``[2, length]`` per window: untuned, at the threshold if there
-    is one, and at the best threshold of the split.
+    is one, and at the best threshold of the labelled questions.
     """
     examples = [example for example in split.examples if isinstance(example, SpanExample)]
     joint = isinstance(split.task.kind, JointSpan)
     predictions = best_spans(split.features, examples, logits, joint=joint)
-    untuned = squad.untuned_threshold(examples)
+    known = [example for example in examples if example.labelled]
+    pairs = zip(examples, predictions, strict=True)
+    scored = [prediction for example, prediction in pairs if example.labelled]
+    untuned = squad.untuned_threshold(known)
     threshold = None if isinstance(rule.threshold, Mapping) else rule.threshold
     if threshold is None and rule.tune and untuned == 0.0:
-        threshold = squad.choose_threshold(examples, predictions)
+        threshold = squad.choose_threshold(known, scored)
     limit = untuned if threshold is None else threshold
-    found = squad.score(examples, predictions, threshold)
-    found |= squad.answerability(examples, predictions, limit)
-    diagnostics = squad.span_diagnostics(examples, predictions, limit)
-    return Evaluation(found, threshold, predictions, limit, diagnostics=diagnostics)
+    evaluation = Evaluation({}, threshold, predictions, limit)
+    if not known:
+        return evaluation
+    found = squad.score(known, scored, threshold) | squad.answerability(known, scored, limit)
+    diagnostics = squad.span_diagnostics(known, scored, limit)
+    return replace(evaluation, metrics=found, diagnostics=diagnostics)

@@ -154,14 +154,16 @@ def check_stopping_metric(config: Any) -> None:
     Spans and tags have more metrics than a sweep can optimize, so any name is accepted there.
     """
     stopping = config.training.early_stopping
-    metric, patience = stopping.metric, stopping.patience
-    if patience is not None and config.training.evaluate_every_steps is None:
+    if stopping.patience is None:
+        return
+    if config.training.evaluate_every_steps is None:
         raise ConfigError(
-            f"training.early_stopping.patience = {patience}: nothing is evaluated while training\n"
+            f"training.early_stopping.patience = {stopping.patience}: "
+            "nothing is evaluated while training\n"
             "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out\n"
             "  kept: nothing was started"
         )
-    if metric is None or patience is None:
+    if (metric := stopping.metric) is None:
         return
     _, names, source = _reported(config)
     allowed = _of(names, source)

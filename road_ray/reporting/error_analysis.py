@@ -79,7 +79,7 @@ def _scored_error(
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
     golds = [answer.text for answer in row.answers] or [""]
     score = max(token_f1(gold, predicted, row.language) for gold in golds)
-    if score == 1.0:
+    if score == 1.0 or not row.labelled:
         return None
     kind = "missed" if not predicted else "invented" if not row.answers else f"F1 {100 * score:.0f}"
     gold = golds[0] or _NOTHING

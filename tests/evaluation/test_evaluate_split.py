@@ -110,6 +110,13 @@ def test_without_gold_there_are_predictions_only(model, split):
     evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
     assert evaluation.metrics == {}
     assert len(evaluation.labels) == 25
+    spans = split("squad_v2")
+    examples = [spans.examples[0], *(example.unlabelled() for example in spans.examples[1:])]
+    one = evaluate_split(model, replace(spans, examples=examples), pad_id=0, device=CPU)
+    assert (one.metrics["total"], len(one.spans)) == (1, len(examples))
+    examples[0] = examples[0].unlabelled()
+    none = evaluate_split(model, replace(spans, examples=examples), pad_id=0, device=CPU)
+    assert (none.metrics, len(none.spans)) == ({}, len(examples))
 
 
 def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path):

@@ -274,7 +274,8 @@ class CachedShards(Sequence[OpenShard]):
                 if path in self._verified or sha256_of(path) == sha256:
                     self._verified.add(path)
                     return _open_shard(path)
-                path.unlink()
+                with FileLock(self.directory / "lock"):  # a process that evicts has listed it
+                    path.unlink()
 
     def expect(self, numbers: Sequence[int]) -> None:
         """Fetch these shards in the background, in this order."""

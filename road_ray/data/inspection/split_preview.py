@@ -24,7 +24,7 @@ def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -
     entry, task = find_dataset(dataset, source)
     examples = read_examples(entry, split, root_of(dataset, source))
     spans = [example for example in examples if isinstance(example, SpanExample)]
-    bare = sum(not span.answers for span in spans)
+    bare = sum(span.labelled and not span.answers for span in spans)
     kind = "multi" if isinstance(task.kind, MultiLabel) else "classify"
     counts = label_counts(examples, kind)
     labels = [f"{entry.label_map.get(value, value)} ({n:,})" for value, n in counts.most_common(12)]
@@ -45,7 +45,7 @@ def _shown(example: Example) -> list[str]:
         return [" ".join(map("/".join, zip(example.words, tags, strict=True)))]
     if isinstance(example, SpanExample):
         answers = [f"{a.text} (character {a.start})" for a in example.answers]
-        gold = "; ".join(dict.fromkeys(answers)) or "no answer"
+        gold = "; ".join(dict.fromkeys(answers)) or ("no answer" if example.labelled else "unknown")
     elif isinstance(example, ChoiceExample):
         gold = "unknown" if example.answer is None else f"choice {example.answer + 1}"
     else:

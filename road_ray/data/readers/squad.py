@@ -85,8 +85,9 @@ def articles_in(path: Path) -> list[Any]:
 def questions(table: Table) -> Iterator[SpanExample]:
     """Yield the questions of flat rows; a row without ``id`` gets its number from 0.
 
-    A question without ``answers``, or with an empty one, is unanswerable. Answers of a question
-    with ``is_impossible: true`` are dropped with a warning. An answer that is not at its offset is
+    A question without ``answers``, or with an empty one, is unanswerable; in a test split one
+    without that key is unlabelled. Answers of a question with ``is_impossible: true`` are dropped
+    with a warning. An answer that is not at its offset is
     moved, with a warning, to its nearest occurrence within 64 characters that is no part of a
     longer word. Other answers, and questions that have no others, are dropped with a warning.
     Raises ``DataError`` that lists them if these are most of the questions.
@@ -126,6 +127,7 @@ def questions(table: Table) -> Iterator[SpanExample]:
             where=where,
             labels=row.get("further", ()),
             history=row.get("history", ()),
+            labelled=table.labelled or row.get("answers") is not None,
             references=row.get("references", ()),
         )
     if unusable > usable:

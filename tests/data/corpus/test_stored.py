@@ -9,10 +9,12 @@ import json
 import os
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.config import CorpusConfig
@@ -253,3 +255,15 @@ def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(calls) == 1
+
+
+def test_a_damaged_copy_stays_while_another_process_evicts(shards, tmp_path):
+    cache = cache_of(shards, tmp_path / "cache")
+    path = cache.fetch(0)
+    path.write_bytes(b"x" * 1000)
+    with ThreadPoolExecutor() as pool, FileLock(cache.directory / "lock"):
+        opened = pool.submit(cache.__getitem__, 0)
+        with pytest.raises(TimeoutError):
+            opened.result(timeout=0.3)
+        assert path.exists()
+    assert path.read_bytes() == bytes(1000)

@@ -66,9 +66,10 @@ def test_one_text_column_needs_no_list(tmp_path):
 def test_a_metric_names_the_language_of_the_answers(tokenizer, tmp_path):
     paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
     (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    chinese = {"train": "s.json", "kind": "span", "metrics": ("f1_zh", "exact_zh")}
-    split = split_of(tokenizer, tmp_path, **chinese)
-    assert split.examples[0].language == "zh"
+    files = {"train": "s.json", "test": "s.json", "kind": "span"}
+    split = split_of(tokenizer, tmp_path, **files, metrics=("f1_zh", "exact_zh"))
+    assert (split.examples[0].language, split.examples[0].labelled) == ("zh", True)
+    assert not read_examples(split.dataset, "test", tmp_path)[0].labelled  # not unanswerable
     assert split.dataset.metrics == split.dataset.figures == ("f1", "exact")
 
 
