@@ -183,7 +183,8 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     """Return numbers or classes ``[N]``, or sets of labels ``[N, C]``; -100 for unknown ones."""
     if isinstance(task.kind, Regress):
         low, high = task.kind.low, task.kind.high
-        numbers = {e.label: _number(e.label, low, high) for e in examples if e.label is not None}
+        read = {e.label: number_in(e.label) for e in examples if e.label is not None}
+        numbers = {t: x if x is not None and low <= x <= high else None for t, x in read.items()}
         allowed = f"a number from {low} to {high}"
         _check_labels(examples, numbers, allowed, "correct the rows, or set `low` and `high`")
         values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
@@ -230,11 +231,6 @@ def _check_labels(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
             f"  fix: {remedy} in the data set's entry"
         )
-
-
-def _number(text: str, low: float, high: float) -> float | None:
-    value = number_in(text)
-    return value if value is not None and low <= value <= high else None
 
 
 def cache_key(

@@ -334,9 +334,8 @@ def _evaluate_spans(
     if threshold is None and rule.tune and untuned == 0.0:
         threshold = squad.choose_threshold(known, scored)
     limit = untuned if threshold is None else threshold
-    evaluation = Evaluation({}, threshold, predictions, limit)
     if not known:
-        return evaluation
+        return Evaluation({}, threshold, predictions, limit)
     found = squad.score(known, scored, threshold) | squad.answerability(known, scored, limit)
     diagnostics = squad.span_diagnostics(known, scored, limit)
-    return replace(evaluation, metrics=found, diagnostics=diagnostics)
+    return Evaluation(found, threshold, predictions, limit, diagnostics=diagnostics)

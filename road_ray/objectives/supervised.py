@@ -226,12 +226,11 @@ class Distilled(Supervised):
         if "soft_logits" not in batch:
             return losses
         task, name = self.model.tasks[batch["task"]], batch["dataset"]
-        mask = allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None
         soft, softened = soft_loss_sum(
             logits,
             batch,
             temperature=self.temperature,
-            mask=mask,
+            mask=allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None,
             regression=isinstance(task.kind, Regress),
         )
         if isinstance(task.kind, Regress):

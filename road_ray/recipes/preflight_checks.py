@@ -148,8 +148,7 @@ def periodic_metrics(config: Any) -> list[str]:
 
 
 def check_stopping_metric(config: Any) -> None:
-    """Raise ``ConfigError`` if ``training.early_stopping`` compares what is not evaluated while
-    training.
+    """Raise ``ConfigError`` if early stopping compares what is not evaluated while training.
 
     Spans and tags have more metrics than a sweep can optimize, so any name is accepted there.
     """

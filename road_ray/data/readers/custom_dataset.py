@@ -57,9 +57,7 @@ _F1_OF = "f1_of_"  # before a label, as in evaluation.metrics
 
 
 def _set_name(name: str) -> str:
-    """Return ``name``. Raises ``ValueError`` for a name that is unfit for directories and
-    figures.
-    """
+    """Return ``name``. Raises ``ValueError`` for one that is unfit for directories and figures."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{name[:80]!r} is no name for a data set\n    allowed: up to 80 letters, digits, and "

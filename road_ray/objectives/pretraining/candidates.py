@@ -217,9 +217,7 @@ class Teams(CorruptingObjective):
         )
 
     def _both_last_layers(self, tokens: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the states after the selection's and the detection's last layer, ``[B, L, D]``
-        each.
-        """
+        """Return the states ``[B, L, D]`` after the last layers of selection and of detection."""
         hidden = states(self.encoder, tokens, batch)
         (arguments, keywords), self._last_inputs = self._last_inputs, ((), {})
         branched = self.detection_layer(*arguments, **keywords)
@@ -250,9 +248,7 @@ def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tens
 
 
 def _any_other(taken: Tensor, noise: Tensor, size: int) -> Tensor:
-    """Return a uniform draw from the ids below ``size`` that are not taken: ``[N, T], [N] ->
-    [N]``.
-    """
+    """Return uniform draws ``[N]`` of the ids below ``size`` that are not ``taken``, ``[N, T]``."""
     rest = size - taken.shape[-1]
     drawn = (noise * rest).long().clamp(max=rest - 1)
     for before in taken.sort(-1).values.unbind(-1):
