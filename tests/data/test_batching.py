@@ -209,13 +209,6 @@ def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, mo
             assert len(numbers) <= 6
         sizes.add(len(order))
     assert len(sizes) == 1
-
-
-def test_budgets_are_cut_as_by_hand():
-    # Padded to 72, 72, 72, 80, 80, 88: three of 72 fill 216 tokens, one more would be above 220.
-    lengths = np.array([65, 70, 72, 73, 80, 81])
-    assert token_budget_cuts(lengths, 220, 99) == [3, 5]
-    assert token_budget_cuts(lengths, 220, 2) == [2, 4]
     # Five of 2 tokens and one of 3: the last batch is given some, or one worker of two had no row.
     assert token_budget_cuts(np.array([1, 1, 2, 2, 2, 3]), 10, 99) == [4]
 

@@ -227,9 +227,8 @@ def test_teachers_of_the_same_and_of_another_tokenizer_answer_as_plain_transform
 
 def test_a_row_without_any_token_gets_the_unknown_one():
     tokenizer = _made("no template")
-    rows = encode(
-        [TextExample("1", ("",), None, "f")], dataset("text"), KINDS["text"], tokenizer, {}
-    )
+    empty = TextExample("1", ("",), None, "f")
+    rows = encode([empty], dataset("text"), KINDS["text"], tokenizer, {})
     assert rows.row(0).tolist() == [tokenizer.unk_token_id]
 
 
