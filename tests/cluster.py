@@ -8,12 +8,13 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
 from xdist.scheduler import LoadFileScheduling
 
 from road_ray.distributed.connection import set_ray_defaults
@@ -28,6 +29,24 @@ def processes_with(variable: str) -> dict[int, str]:
                 command = (place / "cmdline").read_bytes().decode(errors="replace")
                 processes[int(place.name)] = " ".join(command.replace("\0", " ").split())
     return processes
+
+
+def alive(pid: int) -> bool:
+    """Whether a process has not ended; a zombie has, and waits for its parent."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def until(what: Callable[[], Any], seconds: float, every: float = 0.1) -> bool:
+    """Whether ``what()`` comes true within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
 
 
 @contextmanager
@@ -98,10 +117,8 @@ def occupants() -> Counter[str]:
 
 def new_occupants(before: Counter[str], seconds: float) -> Counter[str]:
     """What has come to the cluster since ``before`` and does not go within some seconds."""
-    deadline = time.monotonic() + seconds
-    while (left := occupants() - before) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return left
+    until(lambda: not occupants() - before, seconds, 0.2)
+    return occupants() - before
 
 
 class OneClusterScheduling(LoadFileScheduling):

@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 from tests.chaos.runs import events_of, paced, quiet, rows_of, trained, weights
-from tests.cluster import processes_with
+from tests.cluster import processes_with, until
 from tests.conftest import PRETRAINING
 
 STEP_SECONDS = 0.2  # of `paced`: the machine idles meanwhile, so a soak disturbs nobody
@@ -85,9 +85,7 @@ class Driver:
         """Signal it, wait for it and for whatever it had started."""
         self.process.send_signal(number)
         code = self.process.wait(timeout=180)
-        deadline = time.monotonic() + 60
-        while self.pids() and time.monotonic() < deadline:
-            time.sleep(0.2)
+        until(lambda: not self.pids(), 60, 0.2)
         return code
 
     def titles(self) -> dict[int, str]:

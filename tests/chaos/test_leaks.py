@@ -7,14 +7,13 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import road_ray as rr
 from tests.chaos.runs import quiet, trained
-from tests.cluster import own_cluster
+from tests.cluster import own_cluster, until
 
 ALONE, TOGETHER, FIRST = 90, 10, 20
 
@@ -46,16 +45,6 @@ def occupied(ray) -> tuple[dict[str, float], int]:
     return taken, len(groups)
 
 
-def given_back(ray, seconds: float = 5.0) -> bool:
-    """Return True once nothing is taken; Ray's view of its machines is a moment old."""
-    deadline = time.monotonic() + seconds
-    while occupied(ray) != ({"CPU": 0.0}, 0):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 @pytest.mark.ray
 @pytest.mark.chaos
 @pytest.mark.timeout(2400)
@@ -75,7 +64,8 @@ def test_a_hundred_short_runs_leave_nothing_behind(
     for _ in range(TOGETHER):
         trained(pretraining, tmp_path / "run", quiet, workers=1)
         shutil.rmtree(tmp_path / "run")
-        assert given_back(cluster), occupied(cluster)
+        # Ray's view of its machines is a moment old.
+        assert until(lambda: occupied(cluster) == ({"CPU": 0.0}, 0), 5), occupied(cluster)
     after = held()
     growth = memory[-1] - memory[0]
     assert growth < 25, f"{growth:.0f} MiB in {len(memory)} runs"

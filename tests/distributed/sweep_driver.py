@@ -1,7 +1,7 @@
 """A driver to be killed: twelve trials, of which one raises, one is no number and one hangs; or,
-``nested``, one that trains in a Ray worker of its own.
+``nested``, two that each train in a Ray worker of their own.
 
-python -m tests.distributed.sweep_driver SWEEP_DIRECTORY CLUSTER [nested | "in sight"]
+python -m tests.distributed.sweep_driver SWEEP_DIRECTORY CLUSTER [nested]
 CLUSTER: the address of one that stays, or a directory for one that ends with the driver.
 """
 
@@ -46,23 +46,8 @@ def run(directory, params, on_report):
     return Outcome([value], [None], {"m": value})
 
 
-def work(directory, worker, context):
+def work(task, worker, context):
     """What the worker of a nested trial does."""
-    return {"m": float(sum(1 for _ in steps(directory, pace=0.5)))}
-
-
-def run_nested(directory, params, on_report):
-    """A trial with a worker of its own."""
-    from road_ray.distributed.train.launch import launch
-    from road_ray.distributed.tune.one_trial import Outcome
-    from tests.distributed.sweep_driver import work
-
-    metrics = launch(work, directory, workers=1, scratch=directory)
-    return Outcome([metrics["m"]], [None], metrics)
-
-
-def work_in_sight(task, worker, context):
-    """What the worker of a nested trial does whose rows are seen."""
     from road_ray.training.monitoring.metrics_journal import Journal
     from road_ray.training.monitoring.trackers import Tracker
 
@@ -74,12 +59,12 @@ def work_in_sight(task, worker, context):
     return {"m": value}
 
 
-def run_in_sight(directory, params, on_report):
+def run_nested(directory, params, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
     from road_ray.distributed.tune.one_trial import Outcome, Report
     from road_ray.training.run_context import RunContext
-    from tests.distributed.sweep_driver import work_in_sight
+    from tests.distributed.sweep_driver import work
 
     def see(step, total, row):
         if step < total:
@@ -87,7 +72,7 @@ def run_in_sight(directory, params, on_report):
 
     task = directory, 1.0 - int(directory.name)  # each trial is worse than those before
     context = RunContext(on_row=see)
-    metrics = launch(work_in_sight, task, context=context, workers=1, scratch=directory)
+    metrics = launch(work, task, context=context, workers=1, scratch=directory)
     return Outcome([metrics["m"]], [None], metrics)
 
 
@@ -113,19 +98,12 @@ def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.distributed.tune.search_config import SearchConfig
     from tests.distributed import sweep_driver
 
-    nested = bool(kind)
-    trials = {"nested": 1, "in sight": 2}.get(kind, 12)
-    base = {"metric": "m", "trials": trials, "space": {"x": {"uniform": [0, 1]}}}
-    how = {
-        "trial_timeout_seconds": None if nested else 25,
-        "max_concurrent": 2,
-        "scheduler": "none",
-    }
-    if kind == "in sight":
-        how |= {"max_concurrent": 1, "scheduler": "asha"}
-    config = load(SearchConfig, base=base | how)
-    runs = {"nested": sweep_driver.run_nested, "in sight": sweep_driver.run_in_sight}
-    trial = runs.get(kind, sweep_driver.run)
+    nested = kind == "nested"
+    how = {"trials": 12, "trial_timeout_seconds": 25, "max_concurrent": 2, "scheduler": "none"}
+    if nested:
+        how = {"trials": 2, "max_concurrent": 1, "scheduler": "asha"}
+    config = load(SearchConfig, base={"metric": "m", "space": {"x": {"uniform": [0, 1]}}} | how)
+    trial = sweep_driver.run_nested if nested else sweep_driver.run
     at = Path(directory)
     demand = (StageDemand(),) if nested else ()
     search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)

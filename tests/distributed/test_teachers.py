@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +27,7 @@ from road_ray.distributed.teachers import (
     start_teachers,
 )
 from road_ray.errors import CheckpointError, ClusterError, ConfigError
+from tests.cluster import alive, until
 from tests.tiny_teacher import make_batch, make_teacher
 
 pytestmark = pytest.mark.ray
@@ -37,14 +37,6 @@ FLOAT16 = {"rtol": 2**-11, "atol": 1e-6}  # what rounding to float16 may change
 
 def batches(count: int) -> list[dict]:
     return [make_batch(number) for number in range(count)]
-
-
-def gone(pid: int) -> bool:
-    """True when the process has ended (a zombie that waits for its parent has)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +133,7 @@ def test_a_teacher_killed_in_mid_stream_changes_nothing(three):
         disturbed.append(softened["soft_logits"])
         if step == 2:
             os.kill(victim, signal.SIGKILL)
-    assert gone(victim)
+    assert not alive(victim)
     assert three.health()[1] != victim
     assert same(disturbed, undisturbed)
 
@@ -156,10 +148,7 @@ def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three, record
     answers = all_answers(client, stream)
     record_property("teacher hangs", "replaced after the time-out (1 s here), the same answers")
     assert events == [("teacher_replaced", [0])]
-    deadline = time.monotonic() + 10
-    while not gone(pids[0]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert until(lambda: not alive(pids[0]), 10)
     assert three.health()[1:] == pids[1:]
     assert same(answers, expected)
 
@@ -175,7 +164,7 @@ def test_replicas_answer_in_turn_also_after_one_is_killed(started, directories):
     os.kill(pids[0], signal.SIGKILL)
     assert same([ensemble.gather(request) for request in requests], expected)
     assert same(all_answers(ensemble, stream), expected)
-    assert gone(pids[0])
+    assert not alive(pids[0])
 
 
 def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from tests.cluster import until
 from tests.docs.blocks import ROOT, all_blocks
 from tests.ports import free_port
 
@@ -139,9 +139,7 @@ def test_the_guide_works_as_it_stands(shell):
     sent = shell(send)
     assert sent.returncode == 0, sent.stdout + sent.stderr
     assert "-1: sent" in sent.stderr
-    deadline = time.monotonic() + 240
-    while steps_of(run) < 5 and time.monotonic() < deadline and not ended(shell):
-        time.sleep(0.5)
+    until(lambda: steps_of(run) >= 5 or ended(shell), 240, 0.5)
     assert steps_of(run) >= 5, "\n".join(
         path.read_text() for path in shell.place.glob("ray/session_latest/logs/job-driver-*")
     )
@@ -153,9 +151,7 @@ def test_the_guide_works_as_it_stands(shell):
 
     stopped = shell(job)
     assert "saved and stopped" in stopped.stdout, stopped.stdout + stopped.stderr
-    deadline = time.monotonic() + 120
-    while not list(run.glob("checkpoints/step-*")) and time.monotonic() < deadline:
-        time.sleep(0.5)
+    until(lambda: [*run.glob("checkpoints/step-*")], 120, 0.5)
     (checkpoint,) = run.glob("checkpoints/step-*")
     at = int(checkpoint.name.removeprefix("step-"))
     assert 5 <= at < 1000
@@ -174,7 +170,5 @@ def test_the_guide_works_as_it_stands(shell):
 
     alive = processes_of(shell.place)
     assert shell(end).returncode == 0
-    deadline = time.monotonic() + 60
-    while (left := processes_of(shell.place)) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert (len(alive) > 3, left) == (True, [])
+    until(lambda: not processes_of(shell.place), 60, 0.5)
+    assert (len(alive) > 3, processes_of(shell.place)) == (True, [])

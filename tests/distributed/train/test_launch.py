@@ -34,6 +34,7 @@ from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
 from road_ray.training.run_context import RunContext, StopRequest
 from road_ray.training.worker import Worker
+from tests.cluster import until
 
 HEALTH = "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S"
 WARNS = "RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S"  # one that the cluster's processes do not have
@@ -111,9 +112,7 @@ def wait_for_a_stop(ready, worker=None, context=None):
 
 
 def signal_when(ready, number):
-    deadline = time.monotonic() + 120
-    while not ready.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(ready.exists, 120)
     os.kill(os.getpid(), number)
 
 

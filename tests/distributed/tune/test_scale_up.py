@@ -18,6 +18,7 @@ from road_ray.distributed.tune.driver import StageDemand, max_concurrent, search
 from road_ray.distributed.tune.one_trial import Outcome
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ClusterError, ResourceError
+from tests.cluster import until
 
 TRIAL = """
 import sys, time
@@ -84,9 +85,7 @@ def test_workers_without_room_are_refused(demand, total, monkeypatch, caplog):
 
 
 def until_three_are_drawn(directory, params, on_report):
-    deadline = time.monotonic() + 60
-    while not (directory.parents[1] / "three").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until((directory.parents[1] / "three").exists, 60, 0.05)
     time.sleep(0.5)  # meanwhile a fourth would be drawn
     return Outcome((0.0,), (None,), {})
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.cluster import until
 from tests.runs import weights
 
 
@@ -38,11 +38,8 @@ def test_sigterm_then_the_same_command_gives_the_very_same_weights(
 
     def terminate() -> None:
         """Send the signal to this process, which trains, after three rows."""
-        deadline = time.monotonic() + 200
-        while time.monotonic() < deadline:
-            if journal.is_file() and journal.read_text().count("\n") >= 3:
-                return os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.005)
+        if until(lambda: journal.is_file() and journal.read_text().count("\n") >= 3, 200, 0.005):
+            os.kill(os.getpid(), signal.SIGTERM)
 
     killer = threading.Thread(target=terminate)
     killer.start()
