@@ -1,8 +1,12 @@
-"""What tests read of a run's directory, change in that of a model, and ask of the model."""
+"""What tests read of a run's directory, change in that of a model and ask of the model; another
+process.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,3 +39,10 @@ def name_labels(model: Path, *names: str) -> None:
     label2id = {name: number for number, name in enumerate(names)}
     named = {"id2label": dict(enumerate(names)), "label2id": label2id}
     path.write_text(json.dumps(json.loads(path.read_text()) | named))
+
+
+def python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run code in another process, from the root of the checkout, and return that."""
+    command, options = [sys.executable, "-c", code], {"capture_output": True, "text": True}
+    command += map(str, arguments)
+    return subprocess.run(command, cwd=Path(__file__).parents[1], timeout=280, **options)

@@ -30,6 +30,7 @@ from road_ray.inference.partial_output import PartialOutput
 from road_ray.inference.predict_file import finish, predict_file
 from tests.published import TEXTS, publish
 from tests.row_files import write_rows
+from tests.runs import python
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
 EACH = ColumnChoice()  # every field is a column of its own name
@@ -399,9 +400,7 @@ def test_a_header_is_checked_before_torch_is_imported(directory, rows_file, tmp_
         "try: main()\nfinally: print([m for m in ('torch', 'transformers') if m in sys.modules])"
     )
     words = ["predict", str(model), rows_file(".csv", [{"reviews": "fine", "stars": "3"}])]
-    done = subprocess.run(
-        [sys.executable, "-c", command, *words], capture_output=True, text=True, check=False
-    )
+    done = python(command, *words)
     assert done.returncode == 3
     assert (
         "no column 'review'; found: reviews, stars; nearest: 'review' -> 'reviews'" in done.stderr

@@ -15,6 +15,7 @@ import pytest
 from road_ray.errors import ConfigError
 from road_ray.models.precision import default_device
 from road_ray.system.operating_system import lock_exclusively, process_exists, sync
+from tests.runs import python
 
 ROOT = Path(__file__).parents[2]
 PROCESS = """
@@ -39,13 +40,7 @@ print(json.dumps([accuracy, prediction, size, "ray" in sys.modules]))
 def test_core_trains_and_predicts_without_what_only_linux_has_and_without_ray(sentiment, tmp_path):
     """Ray reads RAY_AUTH_MODE once, at its import: a sweep imports it after it has set that."""
     overrides = sentiment | {"run_dir": str(tmp_path / "run"), "data.max_judged_rows": 16}
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESS, json.dumps(overrides)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    done = python(PROCESS, json.dumps(overrides))
     assert done.returncode == 0, done.stderr
     accuracy, prediction, size, imports_ray = json.loads(done.stdout.splitlines()[-1])
     assert 0 <= accuracy <= 100

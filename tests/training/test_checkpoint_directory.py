@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from tests.object_store import object_store
+from tests.runs import python
 from tests.training import conftest as tiny
 
 FILES = ["model.safetensors", "state.json", "encoder/config.json"]
@@ -195,19 +195,9 @@ except ResourceError as error:
 """
 
 
-def child(root, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", CHILD, str(root), *arguments],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
 @pytest.mark.parametrize("number", [0, 950])
 def test_a_kill_in_the_midst_of_writing_costs_nothing(two, number):
-    done = child(two.root, "kill", str(number))
+    done = python(CHILD, two.root, "kill", number)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(names(two.root)) == 3
     assert two.newest() == two.root / "step-00000020"
@@ -232,7 +222,7 @@ def test_a_staged_directory_of_another_host_is_judged_by_its_age(two):
 
 
 def test_a_file_size_limit_keeps_the_old_checkpoint(two):
-    done = child(two.root, "limit", "200")
+    done = python(CHILD, two.root, "limit", 200)
     assert done.returncode == 4, done.stderr
     assert str(two.root) in done.stdout
     assert "File too large" in done.stdout

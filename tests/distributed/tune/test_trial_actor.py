@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from ray import tune
@@ -14,6 +11,7 @@ from road_ray.data.load_split import resolve_root
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import HUNG, Outcome, Report, Work, from_text, perform
 from road_ray.errors import DivergedError
+from tests.runs import python
 
 CONFIG = {"number": 2, "params": {"x": 1}}
 
@@ -107,8 +105,5 @@ with with_time_limit(0.2, Path({path!r})):
 @pytest.mark.slow
 def test_a_hanging_call_ends_the_process_and_says_where_it_stood(tmp_path):
     path = tmp_path / "deep" / HUNG
-    code = CODE.format(path=str(path))
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, check=False, timeout=120)
-    assert done.returncode == 1
+    assert python(CODE.format(path=str(path))).returncode == 1
     assert "line 6" in path.read_text()

@@ -1,4 +1,4 @@
-"""Distillation with the teachers in this process; in actors: test_distill_actors.py."""
+"""Distillation with the teachers in this process; in actors: journeys/test_on_ray.py."""
 
 from __future__ import annotations
 
@@ -73,26 +73,20 @@ def test_states_of_a_teacher_with_another_tokenizer_are_refused(students, teache
 
 
 def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
-    sentiment, teachers, tmp_path
+    student, teachers, tmp_path
 ):
     """The weights are those of teachers whose labels have the task's names."""
     plain = teachers.directory / "teacher-0" / "hf"
     other = shutil.copytree(plain, tmp_path / "other")
     name_labels(other, "LABEL_0", "LABEL_1")
-    given = {"num_teachers": 1, "host": "process", "training.steps": 2, "console": "quiet"}
-
-    def student(name, teacher, **more):
-        chosen = given | {"teachers": [str(teacher)]} | more
-        return weights(rr.distill(overrides=sentiment, run_dir=tmp_path / name, **chosen))
-
     line = r"distillation\.label_map='{LABEL_0: negative, LABEL_1: positive}'$"
     with pytest.raises(CheckpointError, match=line):
         student("refused", other)
     key, mapped = "distillation.label_map", {"LABEL_0": "negative", "LABEL_1": "positive"}
-    first = student("mapped", other, **{key: mapped})
-    assert first == student("plain", plain)
+    first = weights(student("mapped", other, **{key: mapped}))
+    assert first == weights(student("plain", plain))
     swapped = {"LABEL_0": "positive", "LABEL_1": "negative"}
-    assert student("swapped", other, **{key: swapped}) != first
+    assert weights(student("swapped", other, **{key: swapped})) != first
 
 
 def test_attention_maps_need_an_implementation_that_returns_them():
