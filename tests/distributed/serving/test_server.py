@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -12,13 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from http.client import HTTPException
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -37,22 +34,10 @@ def model(tmp_path_factory):
     return str(publish(directory, "electra", "ForSequenceClassification", labels=("no", "yes")))
 
 
-def ask(url, body=None, token=TOKEN, seconds=60):
-    """Return status and JSON of a request."""
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, data, headers), timeout=seconds
-        ) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            text = error.read()
-        try:
-            return error.code, json.loads(text)
-        except ValueError:
-            return error.code, text
+def ask(url, **content):
+    """Return the answer to a request of predictions, whose content is given as httpx takes it."""
+    headers = {"Authorization": f"Bearer {TOKEN}", **content.pop("headers", {})}
+    return httpx.post(f"{url}/predict", headers=headers, timeout=30, **content)
 
 
 def block(name, **variables):
@@ -101,7 +86,7 @@ def test_a_killed_server_of_one_process_leaves_its_port_and_nothing_else(model, 
     port, errors = free_port(), tmp_path / "err"
     for _ in range(2):
         with road_serve(errors, model, port) as (server, url), half_sent_bodies(port, 300):
-            assert ask(f"{url}/predict", {"text": TEXTS[0]}, seconds=20)[0] == 200
+            assert ask(url, json={"text": TEXTS[0]}).status_code == 200
             process = psutil.Process(server.pid)
             assert process.children() == []
             listening = [
@@ -111,15 +96,6 @@ def test_a_killed_server_of_one_process_leaves_its_port_and_nothing_else(model, 
             server.kill()
             server.wait()
         assert errors.read_text() == ""
-
-
-def what_it_shows(port):
-    """Return the answer to a request of metrics."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
-            return answer.read()
-    except (OSError, HTTPException):  # another protocol
-        return b""
 
 
 def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
@@ -137,9 +113,11 @@ def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
             if connection.status == "LISTEN"
         ]
         for one in {*ports} - {port}:
-            assert b"# HELP" not in what_it_shows(one), one
+            with suppress(httpx.HTTPError):  # another protocol
+                shown = httpx.get(f"http://127.0.0.1:{one}/metrics", timeout=3).text
+                assert "# HELP" not in shown, one
         with half_sent_bodies(port, 300):
-            assert ask(f"{url}/predict", {"text": TEXTS[0]}, seconds=20)[0] == 200
+            assert ask(url, json={"text": TEXTS[0]}).status_code == 200
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
     said = errors.read_text()
@@ -149,19 +127,17 @@ def test_replicas_have_no_token_and_show_no_metrics(model, tmp_path):
     assert "\x1b" not in said
 
 
-def ask_in_parts(port, row, signalled):
-    """Ask with a body whose second half is sent after the signal; return status and answer."""
+def ask_in_parts(url, row, signalled):
+    """Ask with a body whose second half is sent after the signal."""
     body = json.dumps(row).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.putrequest("POST", "/predict")
-    connection.putheader("Content-Length", str(len(body)))
-    connection.putheader("Authorization", f"Bearer {TOKEN}")
-    connection.endheaders(body[:5])
-    assert signalled.wait(30)
-    time.sleep(0.2)
-    connection.send(body[5:])
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
+
+    def halves():
+        yield body[:5]
+        assert signalled.wait(30)
+        time.sleep(0.2)
+        yield body[5:]
+
+    return ask(url, content=halves(), headers={"Content-Length": str(len(body))})
 
 
 def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
@@ -175,18 +151,17 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
         assert f"\n    {refused}\n" in GUIDE.read_text()
         with ThreadPoolExecutor(4) as threads:
             signalled = threading.Event()
-            answers = [
-                threads.submit(ask_in_parts, port, {"text": text}, signalled) for text in TEXTS
-            ]
+            asked = [threads.submit(ask_in_parts, url, {"text": t}, signalled) for t in TEXTS]
             time.sleep(0.5)
             server.send_signal(signal.SIGTERM)
             signalled.set()
-            assert [answer.result()[0] for answer in answers] == [200] * 3
-            labels = [answer.result()[1]["label"] for answer in answers]
+            answers = [one.result() for one in asked]
+            assert [answer.status_code for answer in answers] == [200] * 3
+            labels = [answer.json()["label"] for answer in answers]
             assert labels == [item["label"] for item in expected]
         assert server.wait(60) == 0
-        with pytest.raises(OSError, match="refused"):
-            ask(f"{url}/predict", {"text": "a"})
+        with pytest.raises(httpx.ConnectError, match="refused"):
+            ask(url, json={"text": "a"})
     logged = errors.read_text()
     assert TOKEN not in logged
     assert "Traceback" not in logged
