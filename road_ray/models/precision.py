@@ -18,7 +18,7 @@ from road_ray.models.config import Precision
 _log = logging.getLogger(__name__)
 _DRIVER = Path("/proc/driver/nvidia/version")
 # With bf16 instructions a CPU's step was 1.6 times as fast at this width, 1.2 at 128, 1.0 at 64 and
-# 0.9 at 32 (`python -m tests.benchmarks precision`); below it fp32 costs little and is exact.
+# 0.9 at 32 (docs/results/benchmarks.md); below it fp32 costs little and is exact.
 _LEAST_BF16_WIDTH = 256
 
 
