@@ -179,12 +179,12 @@ def evaluate_split(
     *,
     pad_id: int,
     device: torch.device,
-    precision: Precision = "auto",
+    precision: Precision = "fp32",
     on_rows: OnRows | None = None,
     group: Group | None = None,
 ) -> Evaluation:
-    """Return the metrics of a model on a split, of products in the ``precision`` in which it was
-    trained; the default is that of predictions. Processes of a ``group`` share the work; rank 0
+    """Return the metrics of a model on a split; the default of ``precision``, that of the products,
+    is that of predictions. Processes of a ``group`` share the work; rank 0
     alone gets metrics.
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))

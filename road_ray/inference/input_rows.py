@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +28,7 @@ from road_ray.data.readers.tables import (
     table_rows,
 )
 from road_ray.data.task_and_dataset import Columns
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import ConfigError, DataError, shorten
 from road_ray.system.files import STDIN, check_input, read_json
 
 Row: TypeAlias = Mapping[str, object]
@@ -88,7 +89,7 @@ class TrainedInput:
 
     def named(self, row: Row) -> Row:
         """Return a row of the training's columns by fields of the model, and any other as it is."""
-        columns = self.columns_in(row, {})
+        columns = {**self.columns_in(row, {}), **({"id": self.id} if self.id in row else {})}
         return {**row, **{name: cell(row, column) for name, column in columns.items()}}
 
 
@@ -224,8 +225,9 @@ def _use_of(
 def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[tuple[str, Row]]:
     """Yield ``file:line`` and the row by columns of a file in any format, or of standard input."""
     if source == STDIN:
-        lines = decoded_lines(sys.stdin.buffer, "<stdin>")
-        return _lines((f"<stdin>:{number}", line) for number, line in lines)
+        lines = ((f"<stdin>:{n}", line) for n, line in decoded_lines(sys.stdin.buffer, "<stdin>"))
+        names = {str(n) for c in trained.columns.values() for n in _names(c)} or {"text", "label"}
+        return _lines(_without_header(lines, names))
     check_input(source)
     path = Path(source).expanduser()
     suffix = suffix_of(path)
@@ -248,6 +250,19 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         f"{source}: {suffix or 'no suffix'} is not read\n"
         f"  allowed: {', '.join((*TABLES, _LINES))}, all texts also with .gz"
     )
+
+
+def _without_header(lines: Iterator[tuple[str, str]], names: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines. Raises ``DataError`` if the first one has names of columns: the cells of a
+    table would be texts.
+    """
+    first = next(lines, None)
+    if first and names <= {cell.strip(' "') for cell in re.split("[,;\t]", first[1])}:
+        raise DataError(
+            f"{first[0]}: the header of a table ({shorten(first[1])}), where one JSON object or "
+            "text a line was expected\n  fix: name a .csv or .tsv file"
+        )
+    yield from chain([first] if first else [], lines)
 
 
 def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:

@@ -70,8 +70,9 @@ def test_standard_input_takes_texts_and_json_objects(monkeypatch):
         (b"fine\ncaf\xe9\n", r"<stdin>:2: .*not UTF-8"),
         (b'[{"text": "fine"}]', r"<stdin>:1: the beginning of a JSON array.*one object a line"),
         (b'[\n {"text": "fine"}\n]\n', r"<stdin>:1: the beginning of a JSON array"),
+        (b'id,"text",label\n1,fine,good\n', r"<stdin>:1: the header of a table .*a .csv or .tsv"),
     ],
-    ids=["empty", "Latin-1", "array", "printed array"],
+    ids=["empty", "Latin-1", "array", "printed array", "table"],
 )
 def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))

@@ -7,6 +7,7 @@ names the option to answer it by.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -47,6 +48,7 @@ _MOST_UNNAMED_CLASSES = (
 )
 _MOST_CLASS_WORDS = 3
 _SEPARATORS = (";", "|", ",")
+_DECIMAL = re.compile(r"[-+]?\d+,\d+")
 _LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
 
 
@@ -223,7 +225,7 @@ def _add_labels(made: Guess, place: str) -> None:
         if named is None:  # each in its most frequent spelling
             first: dict[str, str] = {}
             for value, _ in counts.most_common():
-                first.setdefault(plain_label(value), value)
+                first.setdefault(plain_label(value), value.strip())
             entry["labels"] = sorted_labels(first.values())
             others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
         else:
@@ -420,6 +422,11 @@ def _label_sets(
             continue
         if column.form == "lists" and not column.values:
             return (name,), {"label": name}, f"{why}; its cells are lists"
+        if not kind and column.values and all(_DECIMAL.fullmatch(n) for n in column.values):
+            raise ConfigError(
+                f"{place}: column {name!r} has numbers with a comma, such as "
+                f"{min(column.values)!r}\n  fix: write them with a point; for several labels a row: --kind multi"
+            )
         for mark in _SEPARATORS:
             cells = [[*map(str.strip, value.split(mark))] for value in column.values]
             several = any(len(cell) > 1 for cell in cells)

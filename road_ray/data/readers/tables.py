@@ -271,8 +271,8 @@ def names_of_features(features: Mapping[str, Any] | None) -> dict[str, Sequence[
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of a file without that of its compression."""
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    """Return the suffix of a file in lower case, without that of its compression."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 def json_content(path: Path) -> Any:
@@ -293,6 +293,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if suffix_of(path) == ".csv":  # whichever gives its first line the most columns
         first = next((line for _, line in numbered_lines(path)), "").partition("\r")[0]
         delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
+        if re.fullmatch("sep=.", first):  # Excel's
+            delimiter = first[-1]
     lines = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold them
     # No quote character reads quotes as letters.
     mark = None if delimiter == "\t" and _quotes_are_letters(path) else '"'
@@ -301,6 +303,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         for cells in reader:
             where = f"{path}:{reader.line_num}"
+            if not header and delimiter.join(cells) == f"sep={delimiter}":
+                continue
             if not header:
                 refuse_repeated_columns(header := cells, where)
             elif len(cells) == len(header):
@@ -406,7 +410,7 @@ def datasets_library() -> Any:
 
 def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
     """Raise ``DataError`` for a header that repeats a column, of which a row would keep one."""
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
         raise DataError(
             f"{where}: the header names {', '.join(map(repr, twice))} twice; "
             f"columns: {shorten(', '.join(names), 200)}\n"
@@ -430,7 +434,10 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
 def check_text(text: object, where: str, column: str | int) -> str:
     """Return ``text``. Raises ``DataError`` unless it is a string that UTF-8 can encode."""
     if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} must be text, seen {shorten(repr(text))}")
+        raise DataError(
+            f"{where}: column {column!r} must be text, seen {shorten(repr(text))}\n"
+            "  fix: fill the cell, or remove the row"
+        )
     if not text.isascii() and (half := _SURROGATE.search(text)):
         raise DataError(
             f"{where}: column {column!r} holds a lone surrogate U+{ord(half[0]):04X} at character "

@@ -129,13 +129,13 @@ def _read_answers(
     other rows of ``split``.
 
     A row of the file names a training row by ``row``, by the text columns of the data set or their
-    usual names, or by ``id`` where the data set has one; without these its rows are all training
+    usual names, or by ``id``, which without a column is its number; without these its rows are all training
     rows in their order.
     """
     rows, dataset, kind = [row.texts for row in training_rows], split.dataset, split.task.kind
     known, found = {*rows, *(example.texts for example in split.examples)}, dict[Texts, Answer]()
     ids = {row.id: number for number, row in enumerate(training_rows)}
-    if len(ids) < len(rows) or (dataset.columns.id is None and not isinstance(kind, Span)):
+    if len(ids) < len(rows):
         ids = {}
     names, count, taken = None, 0, set[int]()
     for count, (where, cells) in enumerate(_rows(path), 1):

@@ -227,7 +227,7 @@ def evaluate(
             ),
             pad_id=pad_id_of(prepared.tokenizer),
             device=worker.device,
-            precision=config.training.precision,
+            precision="fp32" if last else config.training.precision,  # as of predictions
             on_rows=partial(log.part, f"evaluating {name}"),
             group=worker,
         )

@@ -131,6 +131,7 @@ def test_every_format_is_read(tmp_path, suffix):
             {"text": ["body"]},
             r"10 of 40 rows have nothing .*t.jsonl:2\n",
         ),
+        ({"p": ["3,52", "12,99"] * 20}, {"label": "p"}, "'p' has numbers with a comma.*a point"),
         ({"q": AB}, {"label": "queue"}, "no column 'queue'; found: text, q"),
         ({"q": AB}, {"text": ["txt"]}, "no column 'txt'; found: .*nearest: 'txt'"),
         ({"q": AB}, {"text": ["text"] * 3}, "--text names 3 columns"),

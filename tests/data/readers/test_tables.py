@@ -51,6 +51,7 @@ def test_json_has_rows_in_an_array_or_lines(tmp_path, content):
     [
         *(("a,b\n1;,2\n", {"a": "1;", "b": "2"}), ("a\tb\n1,\t2\n", {"a": "1,", "b": "2"})),
         *(('"a, b";c\n1;2\n', {"a, b": "1", "c": "2"}), ("a\n1;\n", {"a": "1;"})),
+        *(("sep=;\na;b\n1;2\n", {"a": "1", "b": "2"}), ("a,,\n1,,\n", {"a": "1", "": ""})),
     ],
 )
 def test_the_delimiter_is_that_of_the_header(tmp_path, content, row):
