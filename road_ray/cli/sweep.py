@@ -104,7 +104,7 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
 
     check_sources(config)
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)
-    runs, side = config.trials * config.seeds, config.max_concurrent or 1
+    runs, side = config.most_trials * config.seeds, config.max_concurrent or 1
     total = {"runs": runs, "hours": costs["hours"] * runs / side}
     after = f", then {config.then.verb}" if config.then else ""
     then = f", without the runs of {config.then.verb} that follow" if config.then else ""
@@ -112,7 +112,7 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     tell(
         costs | {"sweep": total},
         as_json,
-        f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
+        f"{config.name}: {config.most_trials} trials of {config.seeds} x {config.verb}{after}, "
         f"which draw {', '.join(config.space)}; the first run of one, before values are drawn:",
         format_plan(costs),
         f"all trials  {runs:,} such runs{then}: {duration(total['hours'])} with {side} at a time"

@@ -124,8 +124,9 @@ class ExperimentConfig(Config):
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
         for name, arm in self.arms.items():
-            _known("against", name, arm.against, self.arms)
             _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
+        for name, arm in self.arms.items():
+            _known("against", name, arm.against, self.arms)
             beside = arm.model_dump(exclude_defaults=True).keys()
             if arm.combine and not (arm.teachers and beside <= _OF_COMBINED):
                 raise ValueError(

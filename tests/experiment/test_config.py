@@ -22,6 +22,7 @@ from road_ray.verbs import configure
             ["experiment.arms={a: {start_from: b}, b: {start_from: a}}"],
             r"a cycle of .*a -> b -> a",
         ),
+        (["experiment.arms={a: {start_from: b}, b: {start_from: c}}"], r"b.start_from = c: there"),
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
         (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),

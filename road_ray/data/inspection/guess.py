@@ -424,8 +424,8 @@ def _label_sets(
             return (name,), {"label": name}, f"{why}; its cells are lists"
         if not kind and column.values and all(_DECIMAL.fullmatch(n) for n in column.values):
             raise ConfigError(
-                f"{place}: column {name!r} has numbers with a comma, such as "
-                f"{min(column.values)!r}\n  fix: write them with a point; for several labels a row: --kind multi"
+                f"{place}: column {name!r} has numbers with a comma: {min(column.values)!r}\n"
+                "  fix: write them with a point; for several labels a row: --kind multi"
             )
         for mark in _SEPARATORS:
             cells = [[*map(str.strip, value.split(mark))] for value in column.values]

@@ -7,6 +7,7 @@ makes the Optuna study of it, ``searcher.py`` the scheduler, ``driver.py`` runs 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -195,6 +196,18 @@ class SearchConfig(Config):
                     + ", ".join(self.space)
                 )
         return self
+
+    @property
+    def most_trials(self) -> int:
+        """Number of trials; of a grid at most all its combinations and the points beside them."""
+        if self.sampler != "grid":
+            return self.trials
+        grids = {key: grid_of(scope) for key, scope in self.space.items()}
+        beside = sum(
+            any(encode_choice(point.get(key)) not in grid for key, grid in grids.items())
+            for point in self.points
+        )
+        return min(self.trials, math.prod(map(len, grids.values())) + beside)
 
 
 _ENDLESS = ("uniform", "loguniform", "logint")

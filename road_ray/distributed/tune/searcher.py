@@ -88,7 +88,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
             return True
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
         every = self._study.get_trials(deepcopy=False)
-        if hours is None and teachers is None and len(every) < self._config.trials:
+        if hours is None and teachers is None and len(every) < self._config.most_trials:
             return False
         again = retried(every)
         trials = [t for t in every if not t.user_attrs.get("origin") and t.number not in again]
@@ -97,7 +97,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         earlier = _sum([trial for trial in started if trial.number not in own], "seconds")
         spent = (time.monotonic() - self._start + earlier) / 3600
         self._spent = (
-            len(started) >= self._config.trials
+            len(started) >= self._config.most_trials
             or (hours is not None and spent >= hours)
             or (teachers is not None and _sum(started, "teacher_seconds") >= teachers)
         )

@@ -149,7 +149,7 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
             line += f"  {key}={value:.4g}" if isinstance(value, float) else f"  {key}={value}"
         if record.state != "running":
             ended.add(record.number)
-            line += f"; {len(ended)} of {config.trials} trials"
+            line += f"; {len(ended)} of {max(config.most_trials, len(ended))} trials"
         print(line, file=sys.stderr, flush=True)
 
     return changed

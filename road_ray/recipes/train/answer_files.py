@@ -129,8 +129,8 @@ def _read_answers(
     other rows of ``split``.
 
     A row of the file names a training row by ``row``, by the text columns of the data set or their
-    usual names, or by ``id``, which without a column is its number; without these its rows are all training
-    rows in their order.
+    usual names, or by ``id``, by default its number; without these its rows are all training rows
+    in their order.
     """
     rows, dataset, kind = [row.texts for row in training_rows], split.dataset, split.task.kind
     known, found = {*rows, *(example.texts for example in split.examples)}, dict[Texts, Answer]()

@@ -205,6 +205,7 @@ def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch)
         assert len(fixed) == 1 + 60 * 5
         assert len({json.dumps(point) for point in fixed}) == len(fixed)
     assert compared == []
+    assert config.most_trials == 1 + 60 * 5
 
 
 def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):
