@@ -213,6 +213,9 @@ def evaluate(
     metrics: dict[str, float] = {}
     thresholds: dict[str, Any] = {}
     temperatures: dict[str, float] = {}
+    # At the end that of predictions, except that the kernels of flash attention need bf16.
+    exact = last and config.encoder.attention != "flash_attention_2"
+    precision = "fp32" if exact else config.training.precision
     for name in names:
         split = prepared.dev_splits[name]
         task = split.features.task
@@ -227,7 +230,7 @@ def evaluate(
             ),
             pad_id=pad_id_of(prepared.tokenizer),
             device=worker.device,
-            precision="fp32" if last else config.training.precision,  # as of predictions
+            precision=precision,
             on_rows=partial(log.part, f"evaluating {name}"),
             group=worker,
         )
