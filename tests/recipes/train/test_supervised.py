@@ -197,7 +197,7 @@ MISTAKES = [
     ("finetune", {"data.dataset": "newsqa"}, 2, "has no train split"),
     ("finetune", {"data.evaluate_on": ["sst2"]}, 2, "sst2 is of task sentiment"),
     ("finetune", {"init": "/"}, 4, "no config.json there"),
-    ("finetune", {"init": "PRETRAINEDD"}, 2, "did you mean PRETRAINED?"),
+    ("finetune", {"init": "PRETRAINEDD"}, 2, "no such directory; did you mean '"),
     ("finetune", {"init": "PRETRAINED/zzz"}, 2, "name one in PRETRAINED"),
     ("finetune", {"student.layers": 99}, 2, "student.layers = 99: init has"),
     *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
