@@ -183,9 +183,8 @@ def evaluate_split(
     on_rows: OnRows | None = None,
     group: Group | None = None,
 ) -> Evaluation:
-    """Return the metrics of a model on a split; the default of ``precision``, that of the products,
-    is that of predictions. Processes of a ``group`` share the work; rank 0
-    alone gets metrics.
+    """Return the metrics of a model on a split; the default ``precision`` is that of predictions.
+    Processes of a ``group`` share the work; rank 0 alone gets metrics.
     """
     dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
