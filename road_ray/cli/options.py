@@ -184,12 +184,10 @@ class CommandLine:
             flags |= {word: models[0]} if models else {}
             flags |= {file: data[0]} if data else {}
             words = [name for name in words if name not in (*models[:1], *data[:1])]
-        elif (
-            word
-            and words
-            and not (words[0][:1] == "-" or is_override(words[0]) or Path(words[0]).suffix)
-        ):
-            flags[word], words = words[0], words[1:]
+        elif word and words:
+            first, *others = words
+            if not (first.startswith("-") or is_override(first) or Path(first).suffix):
+                flags[word], words = first, others
         path = Path(words[0]) if words and not is_override(words[0]) else None
         flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]
         return cls(preset, path, (*(words if path is None else words[1:]), *flag_overrides))
