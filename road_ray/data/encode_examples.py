@@ -191,9 +191,7 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
         return np.array(values, np.float32)
     assert isinstance(task.kind, Classify | MultiLabel)
     names = task.kind.labels
-    # Labels in the file: the names of the task, and the keys of the label map.
     known = {name: index for index, name in enumerate(names)}
-    known |= {value: known[name] for value, name in dataset.label_map.items()}
     remedy = "correct `labels`, or the rows, or map the values of the file by `label_map`"
     if isinstance(task.kind, MultiLabel):  # 1 for the labels of a row, 0 for others, [N, C]
         sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
@@ -215,8 +213,8 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
             row[places] = 1
         return sets
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
-    written = [f"{value!r} = {name}" for value, name in dataset.label_map.items()]
-    _check_labels(examples, classes, ", ".join(written or names), remedy)
+    mapped = [f"{v!r} = {name}" for v, name in dataset.label_map.items() if v != name]
+    _check_labels(examples, classes, ", ".join([*names, *mapped]), remedy)
     numbered = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
     return np.array(numbered, np.int64)
 

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,11 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
             f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
         )
     if custom is not None:
+        if not (custom.train or custom.dev or custom.test or custom.hub):
+            raise ConfigError(
+                f"data.sets.{name}: a data set without files\n"
+                "  fix: give train, dev or test, or hub"
+            )
         dataset, task = _custom_entry(name, source.sets)
         if isinstance(task.kind, Classify | MultiLabel | Tag) and not task.kind.labels:
             raise _labels_missing(dataset, custom.kind, root_of(name, source))
@@ -131,8 +136,7 @@ def _custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset
     """Return the entry of the custom data set ``name`` and its task, whose labels may be empty.
 
     Sets with one ``task`` share its head. Labels are matched by name, in the order of the
-    catalogue, or of the first set that has labels: ``label_map`` of the entry also maps the set's
-    spelling of its labels to that of the task. Raises ``ConfigError`` for sets that do not fit
+    catalogue, or of the first set that has labels. Raises ``ConfigError`` for sets that do not fit
     together.
     """
     custom = sets[name]
@@ -160,11 +164,9 @@ def _custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset
             raise ConfigError(f"data.sets.{name}: {error}") from error
     known = (*kind.labels, *custom.labels, *custom.label_map)
     names = {plain_label(label): label for label in kind.labels}
-    own = {label: names[plain_label(label)] for label in custom.labels}
-    others = {label: name for label, name in own.items() if label != name}
     mapped = {v: names.get(plain_label(label), label) for v, label in custom.label_map.items()}
-    negative = any(map(below_zero, known))
-    return replace(dataset, negative_labels=negative, label_map={**others, **mapped}), task
+    label_map = {label: label for label in kind.labels} | mapped
+    return replace(dataset, negative_labels=any(map(below_zero, known)), label_map=label_map), task
 
 
 def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None:
@@ -231,9 +233,18 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
 
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
-    """Return the examples of a split below ``root``, or from the hub."""
+    """Return the examples of a split below ``root``, or from the hub, with the task's names of
+    labels.
+    """
     check_own_names(entry)
-    read = read_split(entry, root, split)
+    read, named = read_split(entry, root, split), cache(entry.named)
+    if entry.label_map:
+        read = [
+            replace(e, label=named(e.label))
+            if isinstance(e, TextExample) and e.label is not None
+            else e
+            for e in read
+        ]
     if entry.language:
         read = [
             replace(e, language=entry.language) if isinstance(e, SpanExample) else e for e in read
@@ -344,8 +355,7 @@ def _with_noise(
     for position, number in enumerate(np.sort(order).tolist()):
         example = examples[position]
         if number in flipped and isinstance(example, TextExample):
-            label = entry.label_map.get(str(example.label), str(example.label))
-            others = [other for other in task.kind.labels if other != label]
+            others = [other for other in task.kind.labels if other != example.label]
             noisy[position] = replace(example, label=others[rng.integers(len(others))])
     return noisy
 

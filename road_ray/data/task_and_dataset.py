@@ -11,6 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 
 def plain_label(label: str) -> str:
-    """Return the label in lower case and Unicode NFC, with spaces and hyphens as ``_``; equal
-    results mean one label.
+    """Return the label in lower case and Unicode NFC, with spaces and hyphens as ``_`` and whole
+    numbers without ``.0``; equal results mean one label.
     """
-    return re.sub(r"[\s\-]+", "_", unicodedata.normalize("NFC", label).strip().lower())
+    plain = re.sub(r"[\s\-]+", "_", unicodedata.normalize("NFC", label).strip().lower())
+    return re.sub(r"^(_?\d+)\.0$", r"\1", plain)
 
 
 def label_text(value: object) -> str:
@@ -269,7 +271,8 @@ class Dataset:
 
     ``layout`` is a key of ``LAYOUTS`` in ``data/readers/layouts.py``; ``test_columns`` are those
     of a test file that is laid out in another way. ``hub`` serves when no local root is given.
-    ``label_map`` maps what the file says to a label name of the task, where the two differ.
+    ``label_map`` maps what the file says to a label name of the task, where the two differ; that of
+    an own data set also has the names themselves.
     ``also`` names tasks that learn from the same rows, each with a head of its own.
     ``dev_fraction`` is the fraction of the training rows that is the dev split; None: it has files.
     ``negative_labels`` is True if a number below 0 may be a label; else a test split hides labels
@@ -298,6 +301,19 @@ class Dataset:
     def figures(self) -> tuple[str, ...]:
         """Names of the metrics in results: of ``package.module:name`` the last part."""
         return tuple(m.rpartition(":")[2] if is_own(m) else m for m in self.metrics)
+
+    def named(self, label: str) -> str:
+        """Return the task's name of a label of a row, or of each of several in a JSON list, which
+        a file may spell in another way; a label that has none as it is.
+        """
+        names = {plain_label(name): name for name in self.label_map.values()}
+        names |= {plain_label(value): name for value, name in self.label_map.items()}
+        names |= self.label_map
+        if label not in names and label.startswith("["):
+            with suppress(DataError):  # told with its place where the row is encoded
+                several = [self.named(one) for one in listed_labels(label, "")]
+                return json.dumps(several, ensure_ascii=False)
+        return names.get(label) or names.get(plain_label(label), label)
 
 
 @dataclass(frozen=True)

@@ -108,11 +108,9 @@ def corrected(
     kept, unused = list[Example](), set(corrections)
     for example in examples:
         assert isinstance(example, TextExample)
-        named = [str(example.label)]
+        label = str(example.label)
         if several and example.label is not None:
-            named = listed_labels(example.label, example.where)
-        names = [dataset.label_map.get(name, name) for name in named]
-        label = label_set_text(task.kind.labels, names) if several else names[0]
+            label = label_set_text(task.kind.labels, listed_labels(label, example.where))
         same = (example.fold_text(), label)
         correction = corrections.get(same)
         unused.discard(same)

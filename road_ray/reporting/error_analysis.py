@@ -10,7 +10,6 @@ from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextE
 from road_ray.data.examples import Example as Row
 from road_ray.data.load_split import find_dataset, read_examples, root_of
 from road_ray.data.task_and_dataset import (
-    Dataset,
     Kind,
     MultiLabel,
     Regress,
@@ -52,7 +51,7 @@ def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> B
         return Prose([f"{name}: no examples, because its data is on the Hub"])
     split = str(run.settings.get("data.split") or "dev")
     rows = [row for row in read_examples(entry, split, root) if row.id in predicted]
-    cases = [_scored_error(row, label_text(predicted[row.id]), entry, task.kind) for row in rows]
+    cases = [_scored_error(row, label_text(predicted[row.id]), task.kind) for row in rows]
     wrong = sorted((case for case in cases if case is not None), key=lambda case: case[0])
     every = max(len(wrong) / _SHOWN, 1.0)
     chosen = [wrong[int(n * every)][1] for n in range(min(_SHOWN, len(wrong)))]
@@ -63,9 +62,7 @@ def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> B
     return Examples(title, chosen) if chosen else Prose([f"{name}: every row is right"])
 
 
-def _scored_error(
-    row: Row, predicted: str, entry: Dataset, kind: Kind
-) -> tuple[float, Example] | None:
+def _scored_error(row: Row, predicted: str, kind: Kind) -> tuple[float, Example] | None:
     """Return score and case, or None if the prediction is right or the label is unknown."""
     if isinstance(row, SpanExample):
         return _question(row, predicted)
@@ -76,7 +73,7 @@ def _scored_error(
             return None
         gold, chosen = row.choices[row.answer], row.choices[int(predicted)]
         return 0.0, Example(row.question, (), gold, chosen, f"row {row.id}")
-    return _label(row, predicted, entry, kind)
+    return _label(row, predicted, kind)
 
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
@@ -107,9 +104,7 @@ def _context(row: SpanExample, predicted: str) -> list[str]:
     return [head, row.context[start:end], tail] if size else [head + tail]
 
 
-def _label(
-    row: TextExample, predicted: str, entry: Dataset, kind: Kind
-) -> tuple[float, Example] | None:
+def _label(row: TextExample, predicted: str, kind: Kind) -> tuple[float, Example] | None:
     if row.label is None:
         return None
     texts = " ⟷ ".join(row.texts)
@@ -119,14 +114,13 @@ def _label(
             return None
         return -gap, Example(texts, (), row.label, f"{float(predicted):.2f}", row.where)
     if isinstance(kind, MultiLabel):
-        own = {entry.label_map.get(x, x) for x in listed_labels(row.label, row.where)}
+        own = {*listed_labels(row.label, row.where)}
         wrong = own ^ {*listed_labels(predicted, row.where)}
         sets = ", ".join(sorted(own)), ", ".join(sorted(own ^ wrong))
         return (-len(wrong), Example(texts, (), *sets, f"row {row.id}")) if wrong else None
-    gold = entry.label_map.get(row.label, row.label)
-    return (
-        None if gold == predicted else (0.0, Example(texts, (), gold, predicted, f"row {row.id}"))
-    )
+    if row.label == predicted:
+        return None
+    return 0.0, Example(texts, (), row.label, predicted, f"row {row.id}")
 
 
 def _tags(row: TagExample, predicted: str) -> tuple[float, Example] | None:

@@ -90,12 +90,12 @@ def test_data_that_is_away_is_said(run_directory):
 
 
 def test_choices_and_tags_are_shown_by_name():
-    sentiment = catalog.dataset("sst2"), catalog.task("sentiment").kind
+    sentiment = catalog.task("sentiment").kind
     choice = ChoiceExample("7", "A dog ...", ("barks", "flies"), 0, "f:1")
-    goodness, example = _scored_error(choice, "1", *sentiment)
+    goodness, example = _scored_error(choice, "1", sentiment)
     assert (example.gold, example.predicted, goodness) == ("barks", "flies", 0.0)
-    assert _scored_error(choice, "0", *sentiment) is None
+    assert _scored_error(choice, "0", sentiment) is None
     tagged = TagExample("8", ("Ada", "left", "Rome"), ("B-PER", "O", "B-LOC"), "f:2")
-    goodness, example = _scored_error(tagged, "B-PER O O", *sentiment)
+    goodness, example = _scored_error(tagged, "B-PER O O", sentiment)
     assert (example.gold, example.predicted) == ("Rome: B-LOC", "Rome: O")
     assert goodness == pytest.approx(2 / 3)

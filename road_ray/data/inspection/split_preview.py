@@ -20,14 +20,14 @@ _SHOWN = 300  # characters of a text
 
 
 def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -> str:
-    """Return the first examples of a split as in the file, and the number of each label."""
+    """Return the first examples of a split as text, and the number of each label."""
     entry, task = find_dataset(dataset, source)
     examples = read_examples(entry, split, root_of(dataset, source))
     spans = [example for example in examples if isinstance(example, SpanExample)]
     bare = sum(span.labelled and not span.answers for span in spans)
     kind = "multi" if isinstance(task.kind, MultiLabel) else "classify"
     counts = label_counts(examples, kind)
-    labels = [f"{entry.label_map.get(value, value)} ({n:,})" for value, n in counts.most_common(12)]
+    labels = [f"{label} ({count:,})" for label, count in counts.most_common(12)]
     about = f"{bare:,} without answer" if spans else ", ".join(labels)
     lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
     for example in examples[:rows]:

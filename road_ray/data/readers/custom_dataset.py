@@ -192,9 +192,6 @@ class CustomDataset(Config):
         columns = self.label if isinstance(self.label, tuple) else ()
         of_texts = self.kind in ("classify", "multi", "regress")
         mistakes = {
-            "a data set without files\n    fix: give train, dev or test, or hub": not (
-                self.train or self.dev or self.test or self.hub
-            ),
             f"layout = {self.layout}: hub has rows already\n    fix: leave layout out": (
                 self.hub and self.layout and is_own(self.layout)
             ),

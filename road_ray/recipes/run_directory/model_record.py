@@ -114,7 +114,8 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
     given = data.model_dump(mode="json", exclude_defaults=True)
     known = set(SourceConfig.model_fields) - _OF_ONE_RUN - given.keys()
     values = {name: value for name, value in recorded.items() if name in known} | given
-    sets = {**(recorded.get("sets") or {}), **(given.get("sets") or {})}
+    sets: dict[str, dict[str, Any]] = dict(recorded.get("sets") or {})
+    sets |= {name: sets.get(name, {}) | keys for name, keys in given.get("sets", {}).items()}
     names = list(data.datasets) or trained_on
     if not names:
         raise ConfigError(

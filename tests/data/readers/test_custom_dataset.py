@@ -44,7 +44,7 @@ def test_a_csv_with_two_texts_and_labels_by_name(tokenizer, tmp_path):
     assert split.features.gold["labels"].tolist() == [0, 1]
     assert split.task.kind == Classify(("sales", "help"))
     (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\nfar,tree,x\n")
-    with pytest.raises(DataError, match=r"t.csv:3 label='x', allowed: 's' = sales, 'h' = help"):
+    with pytest.raises(DataError, match=r"t.csv:3 label='x', allowed: sales, help, 's' = sales"):
         split_of(tokenizer, tmp_path, **settings)
 
 
@@ -89,7 +89,6 @@ def test_names_of_other_sets_are_refused():
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        (AB | {"train": None}, "without files"),
         (AB | {"labels": ["a"]}, "at least two, or a task; for numbers: kind: regress"),
         ({"dev": "y.csv", "dev_fraction": 0.1, "kind": "span"}, "from train: give train"),
         ({"train": "x.csv", "kind": "span", "first_rows": 7}, "hub, which is not given"),
@@ -164,20 +163,32 @@ def test_two_sets_share_a_head_with_labels_by_name(tokenizer, tmp_path):
     assert split.features.gold["labels"].tolist() == [1, 0]
 
 
-def test_labels_in_another_spelling_are_those_of_the_task(tmp_path):
-    (tmp_path / "b.csv").write_text("t,l\napple,good\nfar,bad\nred,1\nred,Good\n")
+def test_labels_in_another_spelling_are_those_of_the_task(tmp_path, tokenizer):
+    (tmp_path / "b.csv").write_text("t,l\napple,good\nfar,BAD\nred,1\nred,Good\n")
     one = REVIEW | {"task": "reviews", "labels": ["Good", "Bad"]}
     other = REVIEW | {"train": "b.csv", "task": "reviews", "labels": ["bad", "good"]}
-    mine = source(tmp_path, a=one, b=other | {"label_map": {"1": "good"}})
-    entry, task = find_dataset("b", mine)
-    assert entry.label_map == {"bad": "Bad", "good": "Good", "1": "Good"}
+    mine = source(tmp_path, a=one, b=other | {"label_map": {"1.0": "good"}})
+    rows = load_split("b", "train", mine, tokenizer)
+    assert [row.label for row in rows.examples] == ["Good", "Bad", "Good", "Good"]
     bare = source(tmp_path, a=one, b=other | {"labels": [], "label_map": {"1": "good"}})
-    assert find_dataset("b", bare)[0].label_map == {"1": "Good"}
-    check_labels(read_examples(entry, "train", tmp_path), entry, task)
-    (tmp_path / "b.csv").write_text("t,l\napple,GOOD\n")
-    with pytest.raises(DataError, match=r"b.csv:2 label='GOOD', allowed: 'bad' = Bad"):
-        check_labels(read_examples(entry, "train", tmp_path), entry, task)
-    assert find_dataset("a", mine)[0] == mine.sets["a"].dataset("a")
+    assert [row.label for row in load_split("b", "train", bare, tokenizer).examples][2] == "Good"
+    (tmp_path / "b.csv").write_text("t,l\napple,fair\n")
+    with pytest.raises(DataError, match=r"b.csv:2 label='fair', allowed: Good, Bad, '1.0' = Good"):
+        load_split("b", "train", mine, tokenizer)
+
+
+def test_a_label_map_comes_before_the_names(tmp_path, tokenizer):
+    (tmp_path / "t.csv").write_text("t,l\nx,0\ny,1\nz,0.0\n")
+    swapped = {"train": "t.csv", "labels": ["0", "1"], "label_map": {"0": "1", "1": "0"}}
+    rows = load_split("mine", "train", source(tmp_path, mine=REVIEW | swapped), tokenizer)
+    assert rows.features.gold["labels"].tolist() == [1, 0, 1]
+
+
+def test_each_of_several_labels_may_be_spelt_in_another_way(tmp_path, tokenizer):
+    (tmp_path / "m.jsonl").write_text('{"t": "x", "l": ["Joy", 2]}\n{"t": "y", "l": []}\n')
+    entry = REVIEW | {"train": "m.jsonl", "kind": "multi", "labels": ["joy", "fear", "2.0"]}
+    rows = load_split("mine", "train", source(tmp_path, mine=entry), tokenizer)
+    assert rows.features.gold["labels"].tolist() == [[1, 0, 1], [0, 0, 0]]
 
 
 def test_a_label_below_zero_of_the_task_is_none_that_a_test_split_hides(tmp_path):
@@ -187,7 +198,7 @@ def test_a_label_below_zero_of_the_task_is_none_that_a_test_split_hides(tmp_path
         tmp_path, a=files | {"labels": ["-1", "0"]}, b=files | {"label_map": {"neutral": "0"}}
     )
     entry, _ = find_dataset("b", mine)
-    assert [row.label for row in read_examples(entry, "test", tmp_path)] == ["-1", "neutral"]
+    assert [row.label for row in read_examples(entry, "test", tmp_path)] == ["-1", "0"]
     other, _ = find_dataset("c", source(tmp_path, c=files | {"task": "sentiment"}))
     assert [row.label for row in read_examples(other, "test", tmp_path)] == [None, "neutral"]
 
@@ -199,6 +210,7 @@ TAGS = {"kind": "tag", "task": "x", "train": "x.conll"}
     ("one", "other", "message"),
     [
         ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "allowed: the same labels, in any order"),
+        ({"labels": ["a", "b"]}, {"train": None}, "other: a data set without files"),
         ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind is regress, data.sets.one of the same"),
         ({"kind": "regress"}, {"kind": "regress", "high": 5.0}, "allowed: the same, for one head"),
         ({"labels": ["a", "b"]}, {"label_map": {"0": "c"}}, r"labels \['c'\], those of .*'a', 'b'"),
@@ -233,7 +245,11 @@ def test_own_spans_share_the_head_of_squad():
     ("own", "content", "labels"),
     [
         ({"text": ["t"], "label": "l"}, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
-        ({"text": ["t"], "label": "l", "label_map": {"n": "no"}}, "t,l\nx,no\ny,n\n", ["n", "no"]),
+        (
+            {"text": ["t"], "label": "l", "label_map": {"n": "no"}},
+            "t,l\nx,yes\ny,n\n",
+            ["no", "yes"],
+        ),
         ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
     ],
 )

@@ -100,6 +100,13 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     split = load_split("films", "dev", data, tokenizer, evaluated=True)
     assert [e.texts for e in split.examples] == [("fine",), ("dull",)]
     assert split.features.gold["labels"].tolist() == [1, 0]  # by the map of the training
+    file.write_text("page,text,label\n1,fine,++\n2,dull,BAD\n")
+    given = {"films": {"text": ["text"], "label_map": {"++": "good"}}}  # the rest is recorded
+    data = EvaluateDataConfig.model_validate({"file": "new.csv", "sets": given})
+    split = load_split(
+        "films", "dev", with_trained_data(data, str(model)), tokenizer, evaluated=True
+    )
+    assert split.features.gold["labels"].tolist() == [1, 0]
     with pytest.raises(ConfigError, match="no such file"):
         with_trained_data(EvaluateDataConfig(file="nev.csv"), str(model))
 
