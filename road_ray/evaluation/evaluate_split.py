@@ -214,9 +214,13 @@ def evaluate_logits(
         sentences = [example for example in split.examples if isinstance(example, TagExample)]
         words = metrics.word_logits(split.features, sentences, logits)
         tags = [metrics.predicted_tags(kind.labels, sentence) for sentence in words]
+        of_types: dict[str, Any] = {}
         if all(sentence.tags for sentence in sentences):
-            found = metrics.entity_scores(tags, [sentence.tags or () for sentence in sentences])
-        return Evaluation(found, labels=[" ".join(sentence) for sentence in tags], ids=ids)
+            gold_tags = [sentence.tags or () for sentence in sentences]
+            found = metrics.entity_scores(tags, gold_tags)
+            of_types = {"per_label": metrics.table_of_entities(tags, gold_tags)}
+        joined = [" ".join(sentence) for sentence in tags]
+        return Evaluation(found, labels=joined, ids=ids, diagnostics=of_types)
     values, gold = np.stack(logits), split.features.example_labels
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = gold != UNKNOWN

@@ -174,6 +174,28 @@ def entity_scores(
     return result | label_balance(*np.split(numbers, 2))
 
 
+def table_of_entities(
+    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Return precision, recall, F1 and number of the entities of each type; none without any."""
+    from seqeval.metrics import classification_report
+
+    if all(tag == OUTSIDE for tags in (*predicted, *gold) for tag in tags):
+        return {}
+    truth, predictions = [list(tags) for tags in gold], [list(tags) for tags in predicted]
+    report = classification_report(truth, predictions, output_dict=True, zero_division=0)
+    return {
+        kind: {
+            "entities": int(scores["support"]),
+            "precision": round(100.0 * float(scores["precision"]), 2),
+            "recall": round(100.0 * float(scores["recall"]), 2),
+            "f1": round(100.0 * float(scores["f1-score"]), 2),
+        }
+        for kind, scores in report.items()
+        if kind not in ("micro avg", "macro avg", "weighted avg")
+    }
+
+
 def probabilities_of(logits: NDArray[np.float32], temperature: float = 1.0) -> NDArray[np.float64]:
     """Return the probability of each label: the sigmoid of its logit divided by the temperature."""
     probabilities: NDArray[np.float64] = expit(logits.astype(np.float64) / temperature)

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from statistics import mean, stdev
 
 import numpy as np
 
@@ -29,9 +30,9 @@ class Summary:
 
 def summary(values: Sequence[float]) -> Summary:
     """Return mean and sample deviation of one score over seeds."""
-    numbers = as_numbers(values)
-    deviation = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
-    return Summary(len(numbers), float(numbers.mean()), deviation)
+    numbers = as_numbers(values).tolist()
+    # Exact sums: equal scores have a deviation of 0 and not of a rounding error.
+    return Summary(len(numbers), mean(numbers), stdev(numbers) if len(numbers) > 1 else None)
 
 
 def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -98,14 +99,14 @@ def compare(left: Sequence[float], right: Sequence[float]) -> Difference:
         raise DataError(
             "paired test: 1 pair of scores\n  allowed: at least 2\n  fix: run more seeds"
         )
-    mean = float(gaps.mean())
+    gap = float(gaps.mean())
     rounding = _ROUNDING * max(1.0, float(np.abs([first, second]).max()))
     if np.ptp(gaps) <= rounding:
-        mean, p_value = (0.0, 1.0) if abs(mean) <= rounding else (mean, None)
-        return Difference(mean, *bounds, p_value, None, len(gaps), None)
-    effect = mean / float(gaps.std(ddof=1))
+        gap, p_value = (0.0, 1.0) if abs(gap) <= rounding else (gap, None)
+        return Difference(gap, *bounds, p_value, None, len(gaps), None)
+    effect = gap / float(gaps.std(ddof=1))
     p_value = float(ttest_rel(first, second).pvalue)
-    return Difference(mean, *bounds, p_value, effect, len(gaps), needed_pairs(effect))
+    return Difference(gap, *bounds, p_value, effect, len(gaps), needed_pairs(effect))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -6,15 +6,16 @@ import torch.
 
 from __future__ import annotations
 
-import glob
+import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from road_ray.config.secrets import redact
-from road_ray.data.model_files import check_hashes
+from road_ray.data.model_files import MODEL_RECORD, check_hashes
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.system.files import read_json, without_places
 
 _WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".model", ".spm")
 _OF_MODEL = re.compile(
@@ -95,7 +96,7 @@ def push(model: str | Path, files: Mapping[str, Path], repository: str, *, publi
     Raises ``ConfigError`` if it is public, unless ``public``; ``ResourceError`` without a token or
     network.
     """
-    from huggingface_hub import HfApi, get_token
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import HTTPError, RepositoryNotFoundError  # type: ignore[attr-defined]  # HTTPError: of its client
 
     if not (token := get_token()):
@@ -113,12 +114,8 @@ def push(model: str | Path, files: Mapping[str, Path], repository: str, *, publi
                 f"{repository} is public\n  fix: --public to publish the model there, or name "
                 "another repository\n  nothing was sent"
             )
-        api.upload_folder(
-            repo_id=repository,
-            folder_path=_directory(model),
-            allow_patterns=[glob.escape(name) for name in files],
-            commit_message="Model by road_ray",
-        )
+        added = [CommitOperationAdd(name, _published(path)) for name, path in files.items()]
+        api.create_commit(repository, added, commit_message="Model by road_ray")
     except (OSError, HTTPError) as error:  # refused, offline, or without a network
         raise ResourceError(
             f"{api.endpoint}: {repository} cannot be written: {str(error).splitlines()[0]}\n"
@@ -127,6 +124,13 @@ def push(model: str | Path, files: Mapping[str, Path], repository: str, *, publi
             "  kept: the repository as it was; files arrive in one commit or not at all"
         ) from error
     return f"{api.endpoint}/{repository}"
+
+
+def _published(path: Path) -> Path | bytes:
+    """Return a file as it is sent: a record of a model without paths of this machine."""
+    if path.name != MODEL_RECORD:
+        return path
+    return json.dumps(without_places(read_json(path)), indent=2).encode()
 
 
 def check_repository(name: str) -> None:

@@ -49,11 +49,11 @@ def default_device() -> torch.device:
     return torch.device(name)
 
 
-def gpu_problem(*, required: bool = False) -> str | None:
+def gpu_problem() -> str | None:
     """Return why torch cannot use the GPUs of this machine, such as a driver that is too old; None
-    if it can. Unless a GPU is ``required``, also None on a machine without an NVIDIA driver.
+    if it can, and on a machine without an NVIDIA driver.
     """
-    if torch.cuda.is_available() or not (required or _DRIVER.is_file()):
+    if torch.cuda.is_available() or not _DRIVER.is_file():
         return None
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]

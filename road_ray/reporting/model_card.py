@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from io import StringIO
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -26,6 +25,7 @@ from road_ray.reporting.records.run_record import (
     read_run,
 )
 from road_ray.reporting.text_tables import metric_title, metrics_table, printable
+from road_ray.system.files import without_places
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -62,12 +62,12 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     above = directory.parent
     record = read_run(above) if is_run(above) else RunRecord(directory)
     run = RunRecord(record.directory, record.config, record.environment, model=known)
-    model = _without_places(known)
+    model = without_places(known)
     metrics = dict(model.pop("metrics", {}))
     packages = run.environment.get("packages") or {}
     length = run.model.get("max_length_tokens")
     configuration = StringIO()
-    YAML().dump(_without_places(dict(run.config)), configuration)
+    YAML().dump(without_places(dict(run.config)), configuration)
     text = _template().render(
         run=run,
         model=model,
@@ -79,7 +79,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         figures=metrics_table(metrics),
         evaluated=any(name.startswith("eval/") for name in metrics),
         ancestors=[
-            (role, _without_places(where), describe_model(facts))
+            (role, without_places(where), describe_model(facts))
             for role, where, facts in ancestors(run)
             if not role.startswith("teacher")
         ],
@@ -199,20 +199,3 @@ def _hub(name: str, run: RunRecord) -> Hub | None:
     held_out = (own.get("train") or "train") if own.get("dev_fraction") else "validation"
     splits = {"dev": own.get("dev") or held_out}
     return Hub(str(own["hub"]), own.get("configuration"), splits=splits)
-
-
-def _without_places(value: object) -> Any:
-    """Return a value without absolute paths of this machine: below the working directory they
-    become relative, elsewhere their last two parts remain.
-    """
-    if isinstance(value, Mapping):
-        return {name: _without_places(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_places(item) for item in value]
-    text = str(value) if isinstance(value, Path) else value
-    if not isinstance(text, str) or not (text.startswith("/") or PureWindowsPath(text).drive):
-        return value
-    path = Path(text)
-    with suppress(OSError, ValueError):  # the working directory is gone, or is not above the path
-        return path.relative_to(Path.cwd()).as_posix()
-    return "/".join(["...", *PureWindowsPath(text).parts[1:][-2:]])

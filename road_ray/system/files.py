@@ -22,7 +22,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import IO, Any, Literal, Protocol, cast
 
 from road_ray.errors import (
@@ -59,6 +59,23 @@ def path_of(text: str, key: str) -> Path:
             f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can access"
         ) from error
     return place
+
+
+def without_places(value: object) -> Any:
+    """Return a value without absolute paths of this machine: below the working directory they
+    become relative, elsewhere their last two parts remain.
+    """
+    if isinstance(value, Mapping):
+        return {name: without_places(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_places(item) for item in value]
+    text = str(value) if isinstance(value, Path) else value
+    if not isinstance(text, str) or not (text.startswith("/") or PureWindowsPath(text).drive):
+        return value
+    path = Path(text)
+    with suppress(OSError, ValueError):  # the working directory is gone, or is not above the path
+        return path.relative_to(Path.cwd()).as_posix()
+    return "/".join(["...", *PureWindowsPath(text).parts[1:][-2:]])
 
 
 def nearest_path(path: Path) -> str:

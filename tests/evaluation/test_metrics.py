@@ -28,6 +28,7 @@ from road_ray.evaluation.metrics import (
     predicted_sets,
     predicted_tags,
     score,
+    table_of_entities,
     table_of_labels,
     word_logits,
 )
@@ -190,6 +191,11 @@ def test_whole_entities_are_counted():
     # 3 of the 7 words are O; the tags given are O, B-PER, I-PER and B-LOC
     assert result["majority_accuracy"] == pytest.approx(300 / 7)
     assert result["predicted_labels"] == 4
+    table = table_of_entities(given, gold)
+    assert table["PER"] == {"entities": 1, "precision": 50.0, "recall": 100.0, "f1": 66.67}
+    assert table["ORG"] == {"entities": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert list(table) == ["LOC", "ORG", "PER"]
+    assert table_of_entities([["O"]], [["O"]]) == {}
 
 
 def test_an_entity_cut_short_or_without_its_beginning():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from fnmatch import fnmatchcase
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -32,16 +30,12 @@ def hub(monkeypatch):
     def create_repo(self, name, private):
         repositories[name] = {"private": private, "files": {}}
 
-    def upload_folder(self, repo_id, folder_path, allow_patterns, commit_message):
-        files = [path for path in Path(folder_path).rglob("*") if path.is_file()]
-        named = {path.relative_to(folder_path).as_posix(): path.read_bytes() for path in files}
-        repositories[repo_id]["files"] |= {
-            name: content
-            for name, content in named.items()
-            if any(fnmatchcase(name, pattern) for pattern in allow_patterns)
-        }
+    def create_commit(self, repo_id, operations, commit_message):
+        for added in operations:
+            with added.as_file() as file:
+                repositories[repo_id]["files"][added.path_in_repo] = file.read()
 
-    for call in (model_info, create_repo, upload_folder):
+    for call in (model_info, create_repo, create_commit):
         monkeypatch.setattr(HfApi, call.__name__, call)
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
     return repositories
@@ -52,6 +46,9 @@ def model(pretrained, tmp_path):
     """A copy of a run, with files that nobody wants to publish."""
     run = tmp_path / "run"
     shutil.copytree(pretrained.directory, run)
+    record = run / "hf" / "road_ray.json"
+    known = json.loads(record.read_text()) | {"init": "/home/ada/models/mine"}
+    record.write_text(json.dumps(known))
     (run / "hf" / "train.csv").write_text("private rows\n")
     (run / "hf" / ".netrc").write_text("password\n")
     (run / "hf" / "notes.json.swp").write_text("x")
@@ -63,7 +60,10 @@ def test_the_model_and_nothing_else_is_sent_to_a_private_repository(road, hub, m
     assert "/me/mine (private)" in done.out
     assert hub["me/mine"]["private"] is True
     here = {name: path.read_bytes() for name, path in model_files(model)[0].items()}
-    assert hub["me/mine"]["files"] == here
+    sent = hub["me/mine"]["files"]
+    assert json.loads(here["road_ray.json"])["init"] == "/home/ada/models/mine"
+    assert json.loads(sent["road_ray.json"])["init"] == ".../models/mine"
+    assert sent | {"road_ray.json": b""} == here | {"road_ray.json": b""}
     assert {"config.json", "model.safetensors", "generator/model.safetensors"} <= here.keys()
     assert not {"train.csv", ".netrc", "notes.json.swp"} & here.keys()
     again = road("push", model, "me/mine", "--json")

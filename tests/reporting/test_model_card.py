@@ -9,8 +9,9 @@ import pytest
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
-from road_ray.reporting.model_card import _without_places, write_card
+from road_ray.reporting.model_card import write_card
 from road_ray.reporting.text_tables import printable
+from road_ray.system.files import without_places
 
 LINEAGE = {
     "task": "mrc",
@@ -240,8 +241,8 @@ def test_the_snippet_runs_in_the_directory_of_the_model(
 def test_a_working_directory_that_is_gone_costs_no_card(tmp_path, monkeypatch):
     """Ray removes the files of a job on a machine where none of its workers is left."""
     monkeypatch.chdir(tmp_path)
-    assert _without_places([str(tmp_path / "a" / "b"), "/x/y/z"]) == ["a/b", ".../y/z"]
+    assert without_places([str(tmp_path / "a" / "b"), "/x/y/z"]) == ["a/b", ".../y/z"]
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert _without_places(["/x/y/z", "plain"]) == [".../y/z", "plain"]
+    assert without_places(["/x/y/z", "plain"]) == [".../y/z", "plain"]

@@ -108,6 +108,7 @@ def iob2(sentences: Sequence[TagExample]) -> list[TagExample]:
 def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
     """Yield the sentences of a file of columns, whose numbers are those of word and tag, -1 for the
     last, as lists of words and of tags, None if one is missing; or the rows of a table with lists.
+    A file of columns has the word first and the tag last where the entry names lists of a table.
 
     Empty lines and lines ``-DOCSTART-`` stand between sentences. Raises ``DataError`` with
     ``file:line`` for a missing column.
@@ -115,6 +116,9 @@ def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[s
     if path.is_dir() or suffix_of(path) in NESTED:
         yield from named_rows(path)
         return
+    first, last = next(iter(columns.text), 0), columns.label
+    first, last = first if isinstance(first, int) else 0, last if isinstance(last, int) else -1
+    words_name, tags_name = word_and_tag(columns)
     words: list[str] = []
     tags: list[str] = []
     where = ""
@@ -124,19 +128,19 @@ def conll_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[s
             where = where if words else f"{path}:{number}"
             numbers = range(-len(cells), len(cells))  # -1 is the last
             numbered: dict[object, str] = dict(zip(numbers, cells * 2, strict=True))
-            word, tag = numbered.get(columns.text[0]), numbered.get(columns.label)
+            word, tag = numbered.get(first), numbered.get(last)
             has_tag = tag is not None and len(cells) > 1
             if not word or (labelled and not has_tag):
                 raise DataError(
                     f"{path}:{number}: {len(cells)} columns, word and tag are numbers "
-                    f"{columns.text[0]} and {columns.label}; seen {shorten(line)!r}\n"
+                    f"{first} and {last}; seen {shorten(line)!r}\n"
                     "  fix: correct the line, or `columns` of the entry; an empty line stands "
                     "between sentences"
                 )
             words.append(word)
             tags += [str(tag)] * has_tag
         elif words:
-            yield where, {_HUB_WORDS: words, _HUB_TAGS: tags if len(tags) == len(words) else None}
+            yield where, {words_name: words, tags_name: tags if len(tags) == len(words) else None}
             words, tags = [], []
 
 

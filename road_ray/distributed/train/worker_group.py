@@ -24,7 +24,7 @@ import ray
 import ray.train
 import torch
 import torch.distributed as dist
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError
 from ray.train import (
     ControllerError,
     FailureConfig,
@@ -35,7 +35,6 @@ from ray.train import (
     WorkerGroupError,
 )
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray import errors
 from road_ray.distributed.connection import (
@@ -46,7 +45,6 @@ from road_ray.distributed.connection import (
 from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
 from road_ray.errors import ClusterError, RoadError
-from road_ray.models.precision import gpu_problem
 from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker
@@ -80,8 +78,6 @@ def fit_worker_group(
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     minimum = min_workers or workers
     room("workers", minimum, resources, remedy=", or lower --workers")
-    if gpus_per_worker:
-        check_gpus()
     room("workers", minimum, resources, free=True)
     storage = scratch.resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
@@ -286,48 +282,6 @@ def _user_error(error: Exception) -> Exception:
         f"  was it for memory? then: {REMEDY}\n"
         "  kept: the checkpoints; the same command resumes from the newest"
     )
-
-
-_ANSWER_SECONDS = 50.0  # of a process that imports torch; a message must come within a minute
-
-
-def check_gpus() -> None:
-    """Raise ``ClusterError`` if torch cannot use the GPUs of a machine, for example with a driver
-    that is too old. A machine that does not answer in time is left to the start of the group.
-    """
-    # Without a share of a GPU it waits for none, and sees all of them; the process ends at once and
-    # leaves no memory taken on them.
-    task = ray.remote(num_cpus=0, num_gpus=0, max_calls=1, max_retries=0)(_problem)
-    machines: dict[Any, str] = {}
-    for node in ray.nodes():
-        if node["Alive"] and node["Resources"].get("GPU"):
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ref = task.options(scheduling_strategy=there).remote()
-            machines[ref] = node["NodeManagerAddress"]
-    answered: list[Any] = []
-    if machines:
-        answered, _ = ray.wait([*machines], num_returns=len(machines), timeout=_ANSWER_SECONDS)
-    problems = {}
-    for ref in answered:
-        try:
-            problems[machines[ref]] = ray.get(ref, timeout=_ANSWER_SECONDS)
-        except RayError as error:
-            problems[machines[ref]] = f"the check failed: {error}"
-    if problems := {address: problem for address, problem in problems.items() if problem}:
-        lines = "".join(f"\n    {address}: {text}" for address, text in problems.items())
-        raise ClusterError(
-            f"torch cannot use the GPUs of {len(problems)} of {len(machines)} machines:{lines}\n"
-            "  fix: a newer NVIDIA driver there, or a torch that is built for the CUDA version of "
-            "the driver (pytorch.org, `nvidia-smi` shows the version); or gpus_per_worker=0\n"
-            "  kept: nothing was started"
-        )
-
-
-def _problem() -> str | None:
-    """Return why torch cannot use this machine's GPUs, or None if it can."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        del os.environ["CUDA_VISIBLE_DEVICES"]  # Ray's, for a task without a GPU
-    return gpu_problem(required=True)
 
 
 _LOOK_SECONDS = 1.0

@@ -42,12 +42,13 @@ def test_tags_that_break_iob_name_both_places():
         tags("O PER")
 
 
-def test_sentences_are_parted_by_empty_lines_and_documents(tmp_path):
+@pytest.mark.parametrize("columns", [COLUMNS, Columns(("words",), label="tags")])
+def test_sentences_are_parted_by_empty_lines_and_documents(tmp_path, columns):
     path = tmp_path / "eng.train"
     path.write_text(
         "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\nPeter NNP I-NP I-PER"
     )
-    first, second = read_conll(path, COLUMNS, labelled=True)
+    first, second = read_conll(path, columns, labelled=True)
     assert (first.words, first.tags) == (("EU", "rejects"), ("B-ORG", "O"))
     assert (second.words, second.tags, second.id) == (("Peter",), ("B-PER",), "1")
     assert second.where == f"{path}:7"
