@@ -988,9 +988,9 @@ class _EvaluateData(TypedDict, total=False):
     """Number of evaluation examples to use, drawn by a shuffle that is the same for all seeds.
     None: all, as published results require."""
     datasets: Sequence[str | Path]
-    """Data sets to evaluate on, of the catalogue or of `data.sets`; all of one task. Empty: the
-    one that the model was trained on. The no-answer threshold is the one that is stored with
-    the model."""
+    """Data sets to evaluate on, of the catalogue or of `data.sets`, each with the head of its
+    task; of a `teachers.json` all of one task. Empty: those that the model was trained on.
+    The no-answer threshold is the one that is stored with the model."""
     file: str | Path | None
     """Labelled file with the columns of the data set that the model was trained on, which is
     evaluated in its place: `road evaluate RUN FILE`. None: the split of the data set."""

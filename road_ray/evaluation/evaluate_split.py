@@ -107,17 +107,16 @@ def logits_of(
     features: Features,
     *,
     pad_id: int,
-    device: torch.device,
     on_rows: OnRows | None = None,
     group: Group | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return a model's logits of every row, without dropout, as ``batched_logits`` does."""
     if was_training := model.training:  # eval() visits all modules
         model.eval()
-    kind = model.tasks[features.task].kind
+    kind, place = model.tasks[features.task].kind, model.encoder.device
     with torch.inference_mode():
         logits = batched_logits(
-            lambda batch: model(to_device(batch, device)), features, kind, pad_id, on_rows, group
+            lambda batch: model(to_device(batch, place)), features, kind, pad_id, on_rows, group
         )
     if was_training:
         model.train()
@@ -178,7 +177,6 @@ def evaluate_split(
     rule: DecisionRule = DecisionRule(),
     *,
     pad_id: int,
-    device: torch.device,
     precision: Precision = "fp32",
     on_rows: OnRows | None = None,
     group: Group | None = None,
@@ -186,9 +184,10 @@ def evaluate_split(
     """Return the metrics of a model on a split; the default ``precision`` is that of predictions.
     Processes of a ``group`` share the work; rank 0 alone gets metrics.
     """
-    dtype = autocast_dtype(precision, device, int(model.encoder.config.hidden_size))
-    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-        ask = partial(logits_of, model, pad_id=pad_id, device=device, group=group)
+    encoder: Any = model.encoder
+    dtype = autocast_dtype(precision, encoder.device, int(encoder.config.hidden_size))
+    with torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None):
+        ask = partial(logits_of, model, pad_id=pad_id, group=group)
         logits = ask(split.features, on_rows=on_rows)
         further = _further(split, model.tasks, ask)
     if group is not None and group.rank:

@@ -184,13 +184,10 @@ def table_of_entities(
         return {}
     truth, predictions = [list(tags) for tags in gold], [list(tags) for tags in predicted]
     report = classification_report(truth, predictions, output_dict=True, zero_division=0)
+    names = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
     return {
-        kind: {
-            "entities": int(scores["support"]),
-            "precision": round(100.0 * float(scores["precision"]), 2),
-            "recall": round(100.0 * float(scores["recall"]), 2),
-            "f1": round(100.0 * float(scores["f1-score"]), 2),
-        }
+        kind: {"entities": int(scores["support"])}
+        | {name: round(100.0 * float(scores[key]), 2) for name, key in names.items()}
         for kind, scores in report.items()
         if kind not in ("micro avg", "macro avg", "weighted avg")
     }

@@ -18,6 +18,7 @@ import torch
 from road_ray.config import override, to_dict
 from road_ray.config.base import as_base
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
+from road_ray.errors import RoadError
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES
@@ -59,7 +60,13 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
             # Answers have ended when all that need them have.
             needed = {before for name in waiting for before in jobs[name].after}
             waiting = [n for n in waiting if jobs[n].verb != ANSWERS or n in needed]
-            works = {name: costs.steps_and_seconds(jobs[name]) for name in waiting}
+            works = {}
+            for name in waiting:
+                try:
+                    works[name] = costs.steps_and_seconds(jobs[name])
+                except RoadError as error:
+                    error.args = (f"{name}: {error}",)
+                    raise
         finally:
             torch.set_num_threads(threads)
     return _table(config, jobs, works)

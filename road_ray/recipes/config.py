@@ -118,9 +118,9 @@ class EvaluateDataConfig(SourceConfig):
     """Data sets and split to evaluate on."""
 
     datasets: tuple[str, ...] = ()
-    """Data sets to evaluate on, of the catalogue or of ``data.sets``; all of one task. Empty: the
-    one that the model was trained on. The no-answer threshold is the one that is stored with the
-    model."""
+    """Data sets to evaluate on, of the catalogue or of ``data.sets``, each with the head of its
+    task; of a ``teachers.json`` all of one task. Empty: those that the model was trained on. The
+    no-answer threshold is the one that is stored with the model."""
     file: str | None = None
     """Labelled file with the columns of the data set that the model was trained on, which is
     evaluated in its place: ``road evaluate RUN FILE``. None: the split of the data set."""

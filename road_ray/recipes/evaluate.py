@@ -79,15 +79,13 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
         ((name, data.split, data) for name in data.datasets),
         "name data sets that are there (data.datasets=[...]) or their directory (data.root=...)",
     )
-    tasks = {task.name: task for _, task in (find_dataset(name, data) for name in data.datasets)}
-    if len(tasks) > 1:
+    tasks = {name: find_dataset(name, data)[1] for name in data.datasets}
+    if listed and len(names := {task.name for task in tasks.values()}) > 1:
         raise ConfigError(
-            f"data.datasets = {', '.join(data.datasets)} are of {len(tasks)} tasks: "
-            f"{', '.join(sorted(tasks))}\n"
-            "  allowed: data sets of one task, for a model has one head\n"
+            f"data.datasets = {', '.join(tasks)} are of tasks {', '.join(sorted(names))}\n"
+            "  allowed: data sets of one task, that of the teachers\n"
             "  fix: evaluate them in several runs"
         )
-    (task,) = tasks.values()
     with (
         open_run_directory(config) as run_dir,
         staged_directory(run_dir / "predictions") as place,
@@ -107,50 +105,49 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
                 on_part=console.part,
             )
         else:
-            metrics = _model_metrics(config, task, place, console)
+            metrics = _model_metrics(config, tasks, place, console)
         write_json_atomic(run_dir / "metrics.json", metrics)
     return Run(run_dir, metrics)
 
 
 def _model_metrics(
-    config: EvaluateConfig, task: Task, place: Path, console: Console
+    config: EvaluateConfig, tasks: Mapping[str, Task], place: Path, console: Console
 ) -> dict[str, float]:
-    """Evaluate one model, on each data set with the head that was trained for it."""
+    """Evaluate one model, on each data set of ``tasks`` with the head that was trained for it."""
     named = model_directory(require_init(config.init))
     directory, tune_on = locate_model(named), config.tune_threshold_on
     tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
-    pad_id, device = pad_id_of(tokenizer), Worker.alone().device
-    # A mixture may have a head for each data set; one that it has not seen gets that of the first.
-    first = head_for(directory, task, config.data.datasets[0]) or directory
-    heads = {name: head_for(directory, task, name) or first for name in config.data.datasets}
-    models = {head: load_trained(str(head), task, config.label_map) for head in heads.values()}
-    for name, head in heads.items():
+    source = with_trained_limits(config.data, model_record(directory))
+    heads, first = dict[str, Path](), dict[str, Path]()  # by data set, by task
+    for name, task in tasks.items():
+        # A mixture may have a head for each data set; one that it has not seen gets that of the
+        # first of its task.
+        heads[name] = head_for(directory, task, name) or first.get(task.name, directory)
+        first.setdefault(task.name, heads[name])
+    tuned: float | Thresholds | None = None
+    metrics: dict[str, float] = {}
+    for name in sorted(tasks, key=lambda name: name != tune_on):
+        task, record = tasks[name], model_record(heads[name])
+        model = load_trained(str(heads[name]), task, config.label_map)
         for further in tasks_of(name, config.data)[1:]:  # such as those of QuAC
             place_of_head = trained_head(directory, further)
-            if place_of_head is not None and further.name not in models[head].tasks:
+            if place_of_head is not None and further.name not in model.tasks:
                 trained = load_trained(str(place_of_head), further)
-                models[head].heads[further.name] = trained.heads[further.name]
-                models[head].tasks[further.name] = further
-    for model in models.values():
+                model.heads[further.name] = trained.heads[further.name]
+                model.tasks[further.name] = further
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
-    source = with_trained_limits(config.data, model_record(directory))
-    threshold: float | Thresholds | None = None
-    metrics: dict[str, float] = {}
-    for name in sorted(heads, key=lambda name: name != tune_on):
-        model = models[heads[name]]
-        record = model_record(heads[name])
-        if tune_on is None:
-            threshold = stored_threshold(record)
+        of_tuned = tune_on is not None and task == tasks[tune_on]
+        threshold = tuned if of_tuned else stored_threshold(record)
         split = load_split(name, source.split, source, tokenizer, evaluated=True)
         result = evaluate_split(
-            model.to(device),
+            model.to(Worker.alone().device),
             fit_positions(split, longest_row(model.encoder)),
             DecisionRule(threshold, name == tune_on, record.get("temperature")),
-            pad_id=pad_id,
-            device=device,
+            pad_id=pad_id_of(tokenizer),
             on_rows=partial(console.part, f"evaluating {name}"),
         )
-        threshold = result.threshold
+        if name == tune_on:
+            tuned = result.threshold
         result.write(place / name)
         metrics |= {f"eval/{name}/{metric}": value for metric, value in result.metrics.items()}
     return metrics

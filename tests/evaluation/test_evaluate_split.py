@@ -26,7 +26,6 @@ from road_ray.evaluation.evaluate_split import (
 from tests.pair import both
 from tests.tiny_encoder import model_of_all_tasks
 
-CPU = torch.device("cpu")
 TUNED = DecisionRule(tune=True)
 
 
@@ -47,10 +46,10 @@ def split(world, tokenizer):
 def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
     chosen = split(name)
     model.train()
-    many = logits_of(model, chosen.features, pad_id=0, device=CPU)
+    many = logits_of(model, chosen.features, pad_id=0)
     assert model.training
     monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 1)
-    single = logits_of(model, chosen.features, pad_id=0, device=CPU)
+    single = logits_of(model, chosen.features, pad_id=0)
     spans = name == "squad_v2"
     for row, one, length in zip(many, single, chosen.features.lengths, strict=True):
         assert row.shape == ((2, length) if spans else (3,))
@@ -59,7 +58,7 @@ def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
 
 def test_classes_are_scored_and_named(model, split, tmp_path):
     chosen = split("mnli")
-    evaluation = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    evaluation = evaluate_split(model, chosen, pad_id=0)
     labels = task("mnli").kind.labels
     gold = [labels[int(label)] for label in chosen.features.gold["labels"]]
     right = sum(
@@ -89,10 +88,10 @@ def test_an_evaluation_has_the_precision_of_the_training(model, split, monkeypat
         ),
     )
     for precision in ("fp32", "bf16", "auto"):
-        evaluate_split(model, chosen, pad_id=0, device=CPU, precision=precision)
+        evaluate_split(model, chosen, pad_id=0, precision=precision)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        reduced = np.stack(logits_of(model, chosen.features, pad_id=0, device=CPU))
-    full = np.stack(logits_of(model, chosen.features, pad_id=0, device=CPU))
+        reduced = np.stack(logits_of(model, chosen.features, pad_id=0))
+    full = np.stack(logits_of(model, chosen.features, pad_id=0))
     assert [np.array_equal(seen[0], full), np.array_equal(seen[1], reduced)] == [True, True]
     assert not np.array_equal(full, reduced)
     assert np.array_equal(seen[2], full)  # a narrow encoder on a CPU
@@ -100,19 +99,19 @@ def test_an_evaluation_has_the_precision_of_the_training(model, split, monkeypat
 
 def test_rows_that_were_cut_are_counted_in_the_figures(model, split, tokenizer):
     short = split("mnli", max_length_tokens=8)
-    evaluation = evaluate_split(model, short, pad_id=0, device=CPU)
+    evaluation = evaluate_split(model, short, pad_id=0)
     pairs = [example.texts for example in short.examples]
     whole = [len(ids) for ids in tokenizer(*zip(*pairs, strict=True))["input_ids"]]
     assert evaluation.metrics["truncated_rows"] == sum(length > 8 for length in whole) > 0
 
 
 def test_without_gold_there_are_predictions_only(model, split):
-    evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
+    evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0)
     assert (evaluation.metrics, len(evaluation.labels)) == ({}, 25)
     spans = split("squad_v2")
     hidden = [example.unlabelled() for example in spans.examples]
     for examples, total in ((hidden, {}), ([spans.examples[0], *hidden[1:]], 1)):
-        found = evaluate_split(model, replace(spans, examples=examples), pad_id=0, device=CPU)
+        found = evaluate_split(model, replace(spans, examples=examples), pad_id=0)
         assert (found.metrics and found.metrics["total"]) == total
         assert len(found.spans) == len(examples)
 
@@ -150,11 +149,11 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
 
 def test_a_stored_threshold_is_used_as_it_is(model, split):
     chosen = split("squad_v2")
-    tuned = evaluate_split(model, chosen, TUNED, pad_id=0, device=CPU)
-    again = evaluate_split(model, chosen, DecisionRule(tuned.threshold), pad_id=0, device=CPU)
+    tuned = evaluate_split(model, chosen, TUNED, pad_id=0)
+    again = evaluate_split(model, chosen, DecisionRule(tuned.threshold), pad_id=0)
     assert again == replace(tuned, spans=again.spans)
     above = DecisionRule(tuned.threshold + 1)
-    other = evaluate_split(model, chosen, above, pad_id=0, device=CPU)
+    other = evaluate_split(model, chosen, above, pad_id=0)
     assert other.metrics["threshold"] == tuned.threshold + 1
     assert other.metrics["f1"] == tuned.metrics["f1"]
 
@@ -163,7 +162,7 @@ def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, 
     chosen = split("squad_v2")
     golds = {e.id: e for e in chosen.examples}
     for name, prefix, tune in (("plain", "", False), ("tuned", "at_threshold_", True)):
-        result = evaluate_split(model, chosen, DecisionRule(tune=tune), pad_id=0, device=CPU)
+        result = evaluate_split(model, chosen, DecisionRule(tune=tune), pad_id=0)
         result.write(tmp_path / name)
         texts = json.loads((tmp_path / name / "predictions.json").read_text())
         certain = dict.fromkeys(texts, 0.0)
@@ -201,8 +200,8 @@ def shared(worker, given):
     """What each process does: every split with the other one."""
     predict._ROWS_AT_ONCE = 8
     for model, chosen, alone in given:
-        logits = logits_of(model, chosen.features, pad_id=0, device=CPU, group=worker)
-        ours = evaluate_split(model, chosen, TUNED, pad_id=0, device=CPU, group=worker)
+        logits = logits_of(model, chosen.features, pad_id=0, group=worker)
+        ours = evaluate_split(model, chosen, TUNED, pad_id=0, group=worker)
         if worker.is_main:
             assert all(map(np.array_equal, logits, alone["logits"]))
             assert ours.metrics == alone["evaluation"].metrics
@@ -221,7 +220,7 @@ def test_two_processes_that_share_an_evaluation_find_what_one_does(
     few = split("sst2", max_judged_rows=3)  # one batch: one of the two has none
     given = []
     for chosen in (split("mnli"), split("squad_v2"), few):
-        alone = {"logits": logits_of(model, chosen.features, pad_id=0, device=CPU)}
-        alone["evaluation"] = evaluate_split(model, chosen, TUNED, pad_id=0, device=CPU)
+        alone = {"logits": logits_of(model, chosen.features, pad_id=0)}
+        alone["evaluation"] = evaluate_split(model, chosen, TUNED, pad_id=0)
         given.append((model, chosen, alone))
     both(shared, tmp_path, given, timeout_seconds=100)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import road_ray as rr
+from road_ray.errors import CheckpointError
 from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
 from road_ray.training.monitoring.metrics_journal import read_rows
@@ -46,6 +47,11 @@ def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
         assert steps[-1]["step"] == lines[arm, seed]["steps"]
     again = estimated(given)
     assert (again["runs"], again["hours"]) == (0, 0.0)
+
+
+def test_an_arm_that_cannot_run_is_named(given):
+    with pytest.raises(CheckpointError, match=r"^none/seed-0/student: nowhere: no such"):
+        estimated(given | {"experiment.arms.none.keys": {"init": "nowhere"}})
 
 
 def test_a_mirror_stays_as_it_is(given, tmp_path):

@@ -52,8 +52,7 @@ def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(
     exported, world, model, tokenizer
 ):
     split = load_split("squad_v2", "dev", SourceConfig(root=str(world)), tokenizer)
-    cpu = torch.device("cpu")
-    result = evaluate_split(model, split, DecisionRule(0.0), pad_id=0, device=cpu)
+    result = evaluate_split(model, split, DecisionRule(0.0), pad_id=0)
     threshold = float(np.median([span.null_odds for span in result.spans]))
     model = load(exported(split.task.name), threshold=threshold, n_best=3)
     rows = [{"question": e.question, "context": e.context, "id": e.id} for e in split.examples]

@@ -96,7 +96,6 @@ def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teac
 @pytest.mark.parametrize(
     ("init", "names", "code", "message"),
     [
-        (None, ("sst2", "newsqa"), 2, "are of 2 tasks"),
         (None, ("sst3",), 2, "did you mean 'sst2'"),
         (None, ("sst2",), 4, "holds no head for task sentiment"),
         (None, ("newsqa", "tune"), 2, "tune_threshold_on"),

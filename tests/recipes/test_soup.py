@@ -18,7 +18,6 @@ from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.evaluate import average_models, evaluate_ensemble, greedy_members
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.training.worker import Worker
 from tests.tiny_teacher import make_teacher
 
 
@@ -108,11 +107,8 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
     tokenizer = load_tokenizer(named[0])
     data = FinetuneDataConfig(root=str(world), dataset="sst2")
     split, task = load_split("sst2", "dev", data, tokenizer), catalog.task("sst2")
-    pad_id, device = int(tokenizer.pad_token_id), Worker.alone().device
-    apart = [
-        logits_of(load_trained(name, task), split.features, pad_id=pad_id, device=device)
-        for name in named
-    ]
+    pad_id = int(tokenizer.pad_token_id)
+    apart = [logits_of(load_trained(name, task), split.features, pad_id=pad_id) for name in named]
     expected = evaluate_logits(split, list(np.mean(apart, axis=0))).metrics
     figures = evaluate_ensemble(named, data, ["sst2"])
     assert figures == pytest.approx({f"eval/sst2/ensemble_{k}": v for k, v in expected.items()})

@@ -229,7 +229,6 @@ def evaluate(
                 calibrate=config.calibrate and last and name in prepared.splits,
             ),
             pad_id=pad_id_of(prepared.tokenizer),
-            device=worker.device,
             precision=precision,
             on_rows=partial(log.part, f"evaluating {name}"),
             group=worker,

@@ -10,10 +10,12 @@ import datasets
 import pytest
 
 from road_ray.config import load
+from road_ray.data.config import SourceConfig
 from road_ray.data.inspection import data_files
 from road_ray.data.inspection import guess as guesses
 from road_ray.data.inspection.data_files import Source
 from road_ray.data.inspection.guess import Guess, guess
+from road_ray.data.inspection.split_preview import format_examples, format_rows
 from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import read_split
@@ -311,3 +313,37 @@ def test_columns_of_answers_are_said_to_be_those_of_a_teacher(tmp_path):
     assert any("distillation.teachers=FILE" in reason for reason in made.reasons)
     made = guess(table(tmp_path / "plain.csv", text=TEXTS, label=AB))
     assert not any("teacher" in reason for reason in made.reasons)
+
+
+@pytest.fixture
+def source(world):
+    return SourceConfig(root=str(world))
+
+
+@pytest.fixture
+def vocabulary(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    return str(tmp_path)
+
+
+def test_answers_are_the_tokens_between_their_ends(source, vocabulary):
+    lines = format_rows("squad_v2", "train", source, vocabulary, 40).splitlines()
+    answers = 0
+    for tokens, gold in zip(lines[2::3], lines[3::3], strict=True):
+        if gold != "  gold: no answer in this window":
+            words, _, place = gold.removeprefix("  gold: ").partition("  (tokens ")
+            start, end = map(int, place.rstrip(")").split(" to "))
+            assert tokens.split()[start : end + 1] == words.split()
+            answers += 1
+    assert 0 < answers < 40
+
+
+def test_a_split_without_labels_is_shown_too(source, vocabulary):
+    assert "gold: unknown" in format_rows("sst2", "test", source, vocabulary, 1)
+
+
+def test_examples_are_shown_without_a_tokenizer(source):
+    shown = format_examples("squad_v2", "train", source, 40)
+    assert shown.startswith("squad_v2 train: 128 examples; ")
+    assert "  gold: no answer" in shown
+    assert "(character " in shown

@@ -110,6 +110,15 @@ def test_every_exported_head_has_its_tokenizer_record_and_card(whole):
         assert record["no_answer_threshold"] == threshold
 
 
+def test_an_evaluation_repeats_that_of_the_training_with_every_head(whole, tmp_path):
+    _, chosen, run = whole
+    changes = {"run_dir": tmp_path, "data.max_judged_rows": chosen.get("data.max_judged_rows")}
+    again = rr.evaluate(overrides=changes, init=str(run.directory)).metrics
+    names = chosen.get("data.datasets") or [chosen["data.dataset"]]
+    assert {name.split("/")[1] for name in again} == {*names}
+    assert again == {name: run.metrics[name] for name in again}
+
+
 def test_the_record_the_checkpoints_and_the_card_name_the_teachers(whole):
     verb, _, run = whole
     state = json.loads(next(run.directory.glob("checkpoints/*/state.json")).read_text())
