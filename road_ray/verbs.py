@@ -82,7 +82,7 @@ VERBS: dict[str, Verb] = {
             "recipes.pretraining.config:PretrainConfig",
             "recipes.pretraining.pretrain:pretrain",
             example="training.steps=1000",
-            next="road finetune init={run}",
+            next="road finetune init={run} data.dataset=NAME",
             arguments='preset="tiny_electra", run_dir="runs/encoder",\n'
             'data={"root": "miniature", "max_length_tokens": 32}, training={"steps": 2},',
         ),
@@ -92,7 +92,7 @@ VERBS: dict[str, Verb] = {
             "recipes.train.config:MultitaskConfig",
             "recipes.train.train:run_training",
             example="training.steps=1000",
-            next="road finetune init={run}",
+            next="road finetune init={run} data.dataset=NAME",
             arguments='init="runs/encoder", run_dir="runs/mixture", training={"steps": 2},\n'
             'data={"root": "miniature", "datasets": ["sst2", "mnli"], "max_judged_rows": 16},',
         ),

@@ -101,7 +101,7 @@ def predict(
     if output is None:
         return
     told = [f"{counted(rows, 'prediction')}: {output}"]
-    if source != STDIN and not columns:  # which `road evaluate` does not take
+    if source != STDIN and not columns and head is None:  # which `road evaluate` does not take
         command = shlex.join(["road", "evaluate", model, source])
         told.append(f"next, if the rows have labels: {command}")
     tell({"output": str(output), "rows": rows}, as_json, *told)

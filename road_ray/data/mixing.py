@@ -158,15 +158,6 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
     return phases
 
 
-def tokens_before(phases: Sequence[Phase], step: int) -> float:
-    """Return the tokens of full rows before ``step``, an estimate of the work done."""
-    return sum(
-        float(phase.batch_size * phase.max_length_tokens * min(step - phase.start, phase.steps))
-        for phase in phases
-        if step > phase.start
-    )
-
-
 @dataclass(frozen=True)
 class ScheduledSteps:
     """Steps of a training, each of ``passes`` batches of its phase."""

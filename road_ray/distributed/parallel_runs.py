@@ -155,10 +155,7 @@ def task_name(number: int, config: object) -> str:
 
 
 def _results(
-    task: Any,
-    configs: Sequence[object],
-    after: Sequence[Sequence[int]],
-    context: RunContext,
+    task: Any, configs: Sequence[object], after: Sequence[Sequence[int]], context: RunContext
 ) -> list[Any]:
     """Return the results of ``task`` for every config, and the error of those that fail or need a
     failed one. Each error is logged when it is there. SIGTERM, Ctrl-C and ``context.stop`` stop all

@@ -44,12 +44,7 @@ def scale_up_seconds() -> float:
 
 
 def room(
-    actors: str,
-    count: int,
-    resources: Mapping[str, float],
-    *,
-    free: bool = False,
-    remedy: str = "",
+    actors: str, count: int, resources: Mapping[str, float], *, free: bool = False, remedy: str = ""
 ) -> None:
     """Wait until the cluster has room for ``count`` ``actors`` with ``resources`` each, all those
     of one actor on one node. Without ``free``, resources in use count as room: who asks waits for

@@ -273,12 +273,7 @@ def _evaluate_label_sets(
     sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
     ids = [example.id for example in split.examples]
     return Evaluation(
-        found,
-        thresholds,
-        temperature=temperature,
-        labels=sets,
-        ids=ids,
-        diagnostics=diagnostics,
+        found, thresholds, temperature=temperature, labels=sets, ids=ids, diagnostics=diagnostics
     )
 
 

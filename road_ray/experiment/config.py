@@ -38,12 +38,7 @@ OWN = "own"  # name of an experiment that is not of the catalogue
 LAPTOP = PretrainConfig(
     data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
     encoder=EncoderConfig(
-        layers=2,
-        hidden_size=128,
-        heads=2,
-        intermediate_size=512,
-        dropout=0.0,
-        initializer_std=0.06,
+        layers=2, hidden_size=128, heads=2, intermediate_size=512, dropout=0.0, initializer_std=0.06
     ),
     generator=GeneratorConfig(scale=0.5),
     optimizer=OptimizerConfig(peak_lr=1e-3, betas=(0.9, 0.98), bias_correction=True),

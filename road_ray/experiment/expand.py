@@ -307,7 +307,9 @@ class Experiment:
 
     def _mixture_data(self) -> MultitaskDataConfig:
         data = self.config.multitask.data
-        return data.model_copy(update={"root": data.root or self.config.data.root})
+        shared = self.config.data
+        sets = {**shared.sets, **data.sets}
+        return data.model_copy(update={"root": data.root or shared.root, "sets": sets})
 
     def _shared(self, training: TrainingConfig, at: str) -> dict[str, Any]:
         """Return the fields that every training has from the experiment."""

@@ -176,7 +176,7 @@ def head_directory(place: Path, head: str | None) -> Path:
         return place / "heads" / (head or heads[0])
     raise ConfigError(
         f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
-        f"  fix: name one, such as head={heads[0]}"
+        f"  fix: name one, such as --head {heads[0]}, in Python head=..."
     )
 
 

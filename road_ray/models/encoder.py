@@ -82,12 +82,7 @@ def scale_encoder(size: EncoderConfig, fraction: float, depth: float = 1.0) -> E
     layers = max(1, round(size.layers * depth))
     inner = 4 * hidden if hidden != size.hidden_size else size.intermediate_size
     return size.model_copy(
-        update={
-            "layers": layers,
-            "hidden_size": hidden,
-            "heads": heads,
-            "intermediate_size": inner,
-        }
+        update={"layers": layers, "hidden_size": hidden, "heads": heads, "intermediate_size": inner}
     )
 
 

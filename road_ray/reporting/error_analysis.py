@@ -9,13 +9,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.examples import Example as Row
 from road_ray.data.load_split import find_dataset, read_examples, root_of
-from road_ray.data.task_and_dataset import (
-    Kind,
-    MultiLabel,
-    Regress,
-    label_text,
-    listed_labels,
-)
+from road_ray.data.task_and_dataset import Kind, MultiLabel, Regress, label_text, listed_labels
 from road_ray.errors import RoadError, first_line
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose

@@ -43,13 +43,7 @@ class Plot:
 
 
 def new_plot(
-    title: str,
-    x: str = "",
-    y: str = "",
-    *,
-    note: str = "",
-    wide: bool = False,
-    height: int = 250,
+    title: str, x: str = "", y: str = "", *, note: str = "", wide: bool = False, height: int = 250
 ) -> Plot:
     """Return an empty plot with the labels of its axes; ``height`` is in points."""
     from matplotlib.figure import Figure

@@ -21,7 +21,6 @@ from road_ray.data.mixing import (
     mixed,
     phases_of,
     probabilities,
-    tokens_before,
     with_fraction_done,
 )
 from road_ray.errors import ConfigError
@@ -164,13 +163,6 @@ def steps_of(*overrides):
 def test_borders_are_shares_of_the_steps_and_lengths_rise(overrides, total, expected):
     phases = phases_of(configured(*overrides), total, seed=0)
     assert [(p.start, p.end, p.max_length_tokens, p.batch_size) for p in phases] == expected
-
-
-def test_work_is_counted_in_tokens_of_full_rows():
-    phases = phases_of(configured(*BERT), 10, seed=0)
-    assert [tokens_before(phases, step) for step in (0, 2, 9, 10)] == [
-        *(0, 2 * 256 * 128, 9 * 256 * 128, 9 * 256 * 128 + 256 * 512)
-    ]
 
 
 @pytest.mark.parametrize(

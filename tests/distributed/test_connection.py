@@ -32,12 +32,7 @@ from road_ray.distributed.connection import (
     start,
     variables_for_workers,
 )
-from road_ray.distributed.environment_check import (
-    check_cluster,
-    check_token,
-    environment,
-    findings,
-)
+from road_ray.distributed.environment_check import check_cluster, check_token, environment, findings
 from road_ray.errors import ClusterError
 from tests.cluster import short_directory
 from tests.distributed.web_service import Service, serving

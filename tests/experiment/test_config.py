@@ -18,10 +18,7 @@ from road_ray.verbs import configure
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            ["experiment.arms={a: {start_from: b}, b: {start_from: a}}"],
-            r"a cycle of .*a -> b -> a",
-        ),
+        (["experiment.arms={a: {start_from: b}, b: {start_from: a}}"], r"a cycle of .*a -> b -> a"),
         (["experiment.arms={a: {start_from: b}, b: {start_from: c}}"], r"b.start_from = c: there"),
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),

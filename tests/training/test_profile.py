@@ -8,11 +8,7 @@ import torch
 from road_ray.data.mixing import accumulated
 from road_ray.training import profile
 from road_ray.training.loop import train
-from road_ray.training.profile import (
-    SHARE,
-    ModelFlopsUtilization,
-    forward_flops,
-)
+from road_ray.training.profile import SHARE, ModelFlopsUtilization, forward_flops
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.training import conftest as tiny

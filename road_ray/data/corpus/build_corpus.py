@@ -51,8 +51,9 @@ TokenIds: TypeAlias = "array[int]"  # of 32 bits
 _SINGLE_SEGMENT_FRACTION = 0.1
 _SHORT_FRACTION = 0.05
 _BLOCK_CHARACTERS = 1 << 20  # about a second of a core
-# A row takes whole sentences and truncates the last, so paragraphs are split first (our choice).
-_SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
+# A segment ends with a sentence where it can, so paragraphs are split first (our choice); Chinese
+# and Japanese have no space behind a sentence.
+_SENTENCE_END = re.compile(r"\n+|(?<=[.!?؟।])\s+|(?<=[。！？])")  # noqa: RUF001
 _MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
 
 
@@ -142,24 +143,31 @@ class Encoder:
     ) -> Iterator[tuple[TokenIds, int]]:
         """Yield rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one
         document. Segments are contiguous text; its tail makes a last, shorter row.
+
+        The released code discards what a row has no room for, up to a sentence or a paragraph; here
+        the next row begins with it.
         """
         waiting: list[Sequence[int]] = []
         length, target = 0, self.max_length_tokens
         for sentence in filter(None, sentences):
             waiting.append(sentence)
             length += len(sentence)
-            if length >= target:
-                yield self._row(waiting, target, rng)
-                waiting, length = [], 0
+            while length >= target:
+                row, first, rest = self._row(waiting, target, rng)
+                yield row, first
+                waiting, length = [rest] if rest else [], len(rest)
                 short = rng.random() < _SHORT_FRACTION
                 longest = self.max_length_tokens
                 target = int(rng.integers(5, longest)) if short else longest
-        if waiting:
-            yield self._row(waiting, target, rng)
+        while waiting:
+            row, first, rest = self._row(waiting, target, rng)
+            yield row, first
+            waiting = [rest] if rest else []
 
     def _row(
         self, sentences: list[Sequence[int]], target: int, rng: np.random.Generator
-    ) -> tuple[TokenIds, int]:
+    ) -> tuple[TokenIds, int, TokenIds]:
+        """Return a row, the length of its segment 0, and the tokens that it has no room for."""
         single = rng.random() < _SINGLE_SEGMENT_FRACTION
         first_target = 100_000 if single else (target - 3) // 2
         first, second = array("i"), array("i")
@@ -173,14 +181,16 @@ class Encoder:
                 first.extend(sentence)
             else:
                 second.extend(sentence)
-        first = first[: self.max_length_tokens - 2]
-        second = second[: max(0, self.max_length_tokens - len(first) - 3)]
+        end = self.max_length_tokens - 2
+        other_end = max(0, end - len(first) - 1)
+        rest = first[end:] + second[other_end:]
+        first, second = first[:end], second[:other_end]
         row = array("i", [self.cls_id]) + first
         row.append(self.sep_id)
         if second:
             row += second
             row.append(self.sep_id)
-        return row, len(first) + 2
+        return row, len(first) + 2, rest
 
 
 @lru_cache(maxsize=2)

@@ -6,18 +6,21 @@ compressed. Column: ``text``. Files lie in a directory or at an address, such as
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import TypeAlias
 
 from road_ray.data.readers.tables import arrow_rows, check_text, numbered_lines, parse_json_line
-from road_ray.errors import DataError
+from road_ray.errors import DataError, counted, shorten
 from road_ray.system.files import SUFFIXES, nearest_path
 from road_ray.system.remote_files import Storage, StoredFile, is_address
 
+_log = logging.getLogger(__name__)
 TextFile: TypeAlias = Path | StoredFile
 TextPlace: TypeAlias = Path | str | tuple[str, ...]
 """A file or directory, an address, or addresses and paths of all files."""
@@ -26,6 +29,7 @@ TEXT_SUFFIXES = (
     *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
 )
 _TABLES = (".csv", ".tsv", ".json")
+_OF_DATASETS = ("dataset_info.json", "state.json", "dataset_dict.json")  # beside its Arrow files
 _LONGEST_DOCUMENT = 4 << 20  # characters of plain text; a longer document is split
 _LISTED_AT_ONCE = 16
 _PART_BYTES = 64 << 20  # the rows of a corpus depend on it
@@ -125,12 +129,22 @@ def text_files(place: TextPlace) -> list[TextFile]:
 
 
 def _with_text(place: str, candidates: Sequence[TextFile]) -> list[TextFile]:
-    if files := [file for file in candidates if file.name.endswith(TEXT_SUFFIXES)]:
+    files = [file for file in candidates if file.name.endswith(TEXT_SUFFIXES)]
+    known = (*TEXT_SUFFIXES, *_OF_DATASETS)
+    others = [f.name for f in candidates if f.name[0] != "." and not f.name.endswith(known)]
+    names = shorten(", ".join(others), 200) or "nothing"
+    if files:
+        if others:
+            _warn_once(f"{place}: {counted(len(others), 'file')} not read: {names}")
         return files
-    names = ", ".join(file.name for file in candidates[:5]) or "nothing"
     raise DataError(
         f"{place}: no corpus file below it; found {names}; wanted {', '.join(TEXT_SUFFIXES)}"
     )
+
+
+@lru_cache
+def _warn_once(text: str) -> None:
+    _log.warning("%s\n  allowed: %s", text, ", ".join(TEXT_SUFFIXES))
 
 
 def shown(place: TextPlace) -> str:

@@ -147,11 +147,7 @@ def _pretrain(guess: Guess, output: Path, init: str) -> dict[str, Any]:
         place = _path(guess.source.splits["train"], output)
     else:
         place = ":".join(filter(None, ("hub", hub.path, hub.configuration)))
-    data = {
-        "corpus": place,
-        "batch_size": batch_size,
-        **({} if init else {"vocab_size": 8192}),
-    }
+    data = {"corpus": place, "batch_size": batch_size, **({} if init else {"vocab_size": 8192})}
     return start | {
         "training": {"steps": steps},
         "run_dir": f"runs/{set_name(guess)}",

@@ -130,10 +130,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
             record = replace(
-                record_of(trial),
-                state=state,
-                reason=reason,
-                seconds=self._seconds.get(number, 0.0),
+                record_of(trial), state=state, reason=reason, seconds=self._seconds.get(number, 0.0)
             )
         tell_outcome(self._study, record)
         self._write(number)

@@ -16,13 +16,7 @@ from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.models.attention import padded_states
 from road_ray.models.encoder import initialize, initialize_output
-from road_ray.models.language_model import (
-    decoder,
-    prediction_states,
-    share_layers,
-    states,
-    tie,
-)
+from road_ray.models.language_model import decoder, prediction_states, share_layers, states, tie
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import invert, rows_at
 from road_ray.objectives.pretraining.electra import (

@@ -9,7 +9,6 @@ import logging
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from road_ray.data.batching import Batch, Batching, BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.mixing import Phase, ScheduledSteps, phases_of, tokens_before
+from road_ray.data.mixing import Phase, ScheduledSteps, phases_of
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
@@ -159,7 +158,6 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         context,
         heads=made.heads,
         total_steps=total,
-        work=partial(tokens_before, phases),
         tokenizer=tokenizer,
         identity=made.identity(),
         phase_starts=tuple(phase.start for phase in phases),

@@ -15,7 +15,7 @@ from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag
-from road_ray.data.readers.tables import TABLES
+from road_ray.data.readers.tables import TABLES, table_rows
 from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
@@ -88,10 +88,8 @@ def _columns(split: Split) -> dict[str, Any]:
             return {"question": "question", "context": "context"}
         case TagExample():
             name = str(split.dataset.splits.train).removesuffix(".gz")
-            tables = tuple(
-                suffix for suffix in TABLES if suffix != ".tsv"
-            )  # that is one of columns
-            in_table = split.dataset.hub is not None or name.endswith(tables)
+            # A `.tsv` of tags is a file of columns.
+            in_table = split.dataset.hub or (name.endswith(TABLES) and not name.endswith(".tsv"))
             return {"words": word_and_tag(split.dataset.columns)[0] if in_table else columns[0]}
         case ChoiceExample():
             named = split.dataset.layout == "choices" and all(isinstance(c, str) for c in columns)
@@ -171,5 +169,8 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
     kept = {key: value for key, value in entry.items() if key not in _OF_FILES}
-    sets[name] = kept | {split: str(Path(file).expanduser().resolve())}
+    path = Path(file).expanduser().resolve()
+    if "id" in kept and kept["id"] not in next(iter(table_rows(path)), ("", {}))[1]:
+        del kept["id"]  # no score needs it
+    sets[name] = kept | {split: str(path)}
     return name

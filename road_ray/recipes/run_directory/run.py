@@ -28,7 +28,6 @@ from road_ray.system.files import read_json, write_json_atomic, write_text_atomi
 from road_ray.system.operating_system import is_disk_error, lock_exclusively
 from road_ray.training.checkpoint_directory import MANIFEST, Checkpoints, has_checkpoints
 from road_ray.training.monitoring import trackers
-from road_ray.training.monitoring.console_progress import Work
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
 from road_ray.training.run_context import RunContext, Training
@@ -216,15 +215,10 @@ def _write_error(directory: Path, error: Exception) -> ResourceError:
 
 
 def journal(
-    config: RunConfig,
-    context: RunContext,
-    *,
-    is_main: bool,
-    total_steps: int | None,
-    work: Work = float,
+    config: RunConfig, context: RunContext, *, is_main: bool, total_steps: int | None
 ) -> Journal:
-    """Return the journal of a run with the configured trackers; disabled on all but the
-    main process. ``work`` weighs steps in the estimate of the time left.
+    """Return the journal of a run with the configured trackers; disabled on all but the main
+    process.
     """
     tracking, directory, name = config.tracking, config.run_dir, config.run_dir.name
     group, keys = tracking.group, to_dict(config)
@@ -246,7 +240,6 @@ def journal(
         trackers=made,
         enabled=is_main,
         total_steps=total_steps,
-        work=work,
     )
 
 
@@ -258,7 +251,6 @@ def open_training(
     *,
     heads: Mapping[str, Sequence[str]],
     total_steps: int,
-    work: Work = float,
     **fields: Any,
 ) -> Iterator[Training]:
     """Yield the training of a run with its open journal and its checkpoints, what its configuration
@@ -270,7 +262,7 @@ def open_training(
     """
     place, keep = config.run_dir / "checkpoints", config.training.keep_checkpoints
     main = worker.is_main
-    with journal(config, context, is_main=main, total_steps=total_steps, work=work) as log:
+    with journal(config, context, is_main=main, total_steps=total_steps) as log:
         if heads and not context.plan_only and not has_checkpoints(place):
             log.event("initialized", init=config.init, **heads)
         checkpoints = Checkpoints(place, keep=keep, on_event=log.event)

@@ -4,6 +4,7 @@ result is its trials, the best of them, and the files that record them.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +147,8 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
         line += "".join(f" {value:.4g}" for value in record.values)
         line += f" ({record.reason.splitlines()[0]})" if record.reason else ""
         for key, value in record.params.items():
-            line += f"  {key}={value:.4g}" if isinstance(value, float) else f"  {key}={value}"
+            text = f"{value:.4g}" if isinstance(value, float) else json.dumps(value).strip('"')
+            line += f"  {key}={text}"
         if record.state != "running":
             ended.add(record.number)
             line += f"; {len(ended)} of {max(config.most_trials, len(ended))} trials"

@@ -62,10 +62,7 @@ _ABOUT_RIGHT = "Share of labelled training rows on which so many teachers were r
 
 
 def compare_page(
-    runs: Sequence[RunRecord],
-    title: str,
-    baseline: str | None = None,
-    place: Path | None = None,
+    runs: Sequence[RunRecord], title: str, baseline: str | None = None, place: Path | None = None
 ) -> Page:
     """Return the page that compares groups with the one named ``baseline`` or of the run with that
     name; by default the group trained without teachers, else the first. ``place`` is the directory

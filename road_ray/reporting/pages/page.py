@@ -158,8 +158,7 @@ def filled(sections: Sequence[Section]) -> list[Section]:
     """Return the sections without empty blocks, and only those that have a block."""
     full = [
         replace(
-            section,
-            blocks=[b for b in section.blocks if any(getattr(b, n, ()) for n in _CONTENT)],
+            section, blocks=[b for b in section.blocks if any(getattr(b, n, ()) for n in _CONTENT)]
         )
         for section in sections
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -20,8 +20,6 @@ _DETAILS = ("total", "HasAns", "NoAns", "thresh", "no_answer", "answerability")
 EVERY_SECONDS = 10.0
 _FURTHER = 4  # figures of a training beside loss and speed
 Kind = Literal["rich", "plain", "quiet"]
-Work = Callable[[int], float]
-"""Amount of work done before a step: its number, unless some steps take longer than others."""
 
 
 class Console:
@@ -29,14 +27,9 @@ class Console:
     ``EVERY_SECONDS``) or nothing (``quiet``). None: ``rich`` on a terminal and ``plain`` elsewhere.
     """
 
-    def __init__(
-        self,
-        kind: Kind | None = None,
-        total_steps: int | None = None,
-        work: Work = float,
-    ) -> None:
+    def __init__(self, kind: Kind | None = None, total_steps: int | None = None) -> None:
         self._kind = kind or ("rich" if sys.stderr.isatty() else "plain")
-        self._total, self._work = total_steps, work
+        self._total = total_steps
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[steps]}"),
@@ -44,15 +37,13 @@ class Console:
             TimeRemainingColumn(),
             # Only this column is cut if the terminal is too narrow.
             TextColumn(
-                "{task.fields[text]}",
-                markup=False,
-                table_column=Column(ratio=1, no_wrap=True),
+                "{task.fields[text]}", markup=False, table_column=Column(ratio=1, no_wrap=True)
             ),
             console=RichConsole(stderr=True),
             expand=True,
         )
         self._bars: dict[str, TaskID] = {}
-        self._started: dict[str, tuple[float, float]] = {}  # time and work done, by title
+        self._started: dict[str, tuple[float, float]] = {}  # time and part done, by title
         self._last_line: dict[str, float] = {}
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -65,8 +56,7 @@ class Console:
             line = f"step {step}  {text}"
             self._progress.console.print(line, markup=False, highlight=False)
             text = None
-        total = self._work(self._total) if self._total else None
-        self._move("step", self._work(step), total, f"{step}{of}", text, now=now)
+        self._move("step", step, self._total, f"{step}{of}", text, now=now)
 
     def part(self, title: str, done: int, total: int) -> None:
         """Show the progress of work without steps, such as an evaluation; a line only if long."""

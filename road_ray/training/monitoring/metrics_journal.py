@@ -16,7 +16,7 @@ from typing import Any, Self, TextIO
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.system.files import finite, write_json_atomic, write_text_atomic
-from road_ray.training.monitoring.console_progress import Console, Kind, Work
+from road_ray.training.monitoring.console_progress import Console, Kind
 from road_ray.training.monitoring.trackers import Tracker
 
 _log = logging.getLogger(__name__)
@@ -38,11 +38,10 @@ class Journal:
         trackers: Mapping[str, Callable[[], Tracker]] | None = None,
         enabled: bool = True,
         total_steps: int | None = None,
-        work: Work = float,
     ) -> None:
         self.run_dir, self.enabled = Path(run_dir), enabled
         kind: Kind | None = console if enabled else "quiet"
-        self._console = Console(kind, total_steps, work)
+        self._console = Console(kind, total_steps)
         self._files: dict[str, TextIO] = {}
         self._trackers: dict[str, Tracker] = {}
         for name, start in (trackers or {}).items() if enabled else ():

@@ -125,8 +125,7 @@ def mlflow_tracker(
         client.log_batch(run_id, metrics=rows)
 
     return Tracker(
-        log,
-        close=lambda failed: client.set_terminated(run_id, "FAILED" if failed else "FINISHED"),
+        log, close=lambda failed: client.set_terminated(run_id, "FAILED" if failed else "FINISHED")
     )
 
 

@@ -1,5 +1,7 @@
 """Corpora on disk: whole or not at all, reused or refused; damage is named and built again."""
 
+# ruff: noqa: RUF001
+
 from __future__ import annotations
 
 import json
@@ -66,6 +68,27 @@ def test_rows_lengths_and_first_segments_fit_together(tokenizer, tmp_path):
     assert corpus.manifest["largest_id"] == max(map(max, rows))
     assert corpus.manifest["mean_length"] == pytest.approx(corpus.lengths.mean(), abs=0.01)
     assert tokenizer.decode(rows[0], skip_special_tokens=True).startswith("the cat sat on the mat")
+
+
+TEXTS = {
+    "one sentence": "cat sat mat " * 90,
+    "sentences": "The cat sat on the mat. It was warm! Was it red? " * 9,
+    "without spaces": "猫坐在垫子上。它很暖和！它是红色的吗？" * 9,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_every_token_is_in_a_row_in_its_place(tokenizer, tmp_path, text):
+    corpus = build(tmp_path / "c", tokenizer, [text])
+    special = {tokenizer.cls_token_id, tokenizer.sep_token_id}
+    kept = [token for row in all_rows(corpus) for token in row if token not in special]
+    assert kept == tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert max(corpus.lengths) == 32
+    assert min(corpus.lengths[:-1]) > 5
+
+
+def test_sentences_of_chinese_end_without_a_space():
+    assert len(module._SENTENCE_END.split(TEXTS["without spaces"])) == 3 * 9 + 1
 
 
 def test_no_row_holds_text_of_two_documents(tokenizer, tmp_path):

@@ -70,6 +70,13 @@ def test_a_place_without_files_is_named(tmp_path):
         list(Documents(tmp_path))
 
 
+def test_files_that_are_not_read_are_named(tmp_path, caplog):
+    for name in ("a.txt", "b.jsonl.bz2", ".hidden"):
+        (tmp_path / name).write_text("One.")
+    assert list(Documents(tmp_path)) == ["One."]
+    assert "1 file not read: b.jsonl.bz2" in caplog.text
+
+
 def test_saved_hugging_face_data_sets_are_read(tmp_path):
     from datasets import Dataset
 

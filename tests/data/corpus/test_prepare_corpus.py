@@ -52,7 +52,7 @@ def test_shards_and_tokenizer_are_made_once(data):
     assert stamps == {p: p.stat().st_mtime_ns for p in Path(data.shards).rglob("*") if p.is_file()}
     assert again.manifest == corpus.manifest
     assert same.get_vocab() == tokenizer.get_vocab()
-    assert len(corpus) == 2
+    assert len(corpus) == 4
     assert not [p for p in Path(data.shards).iterdir() if p.name.startswith("tmp")]
 
 
@@ -69,7 +69,7 @@ def test_text_that_changes_while_it_is_read_is_refused(data, tmp_path):
         prepare_corpus(data, 1, encoding)
     assert not list(Path(data.shards).glob("*/MANIFEST.json"))
     corpus, _ = prepare_corpus(data)
-    assert len(corpus) == 2
+    assert len(corpus) == 4
 
 
 @pytest.mark.parametrize("damage", ["flipped", "empty", "gone"])

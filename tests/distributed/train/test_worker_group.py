@@ -28,26 +28,6 @@ def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
     assert module._user_error(own) is own, "its traceback is what helps"
 
 
-@pytest.mark.parametrize("deaths", [[RayActorError()] * 3, [ControllerError(RayActorError())] * 3])
-def test_a_death_of_the_controller_or_during_the_start_is_no_end_up_to_three_times(
-    deaths, tmp_path
-):
-    def fit():
-        if left:
-            raise left.pop()
-        return {"a": 1.0}
-
-    left = [*deaths]
-    assert module._persistent(fit, tmp_path) == {"a": 1.0}
-    left = deaths * 3
-    with pytest.raises(type(deaths[0])):
-        module._persistent(fit, tmp_path)
-    assert len(left) == 9 - 4
-    left = [ControllerError(ValueError("ours"))]
-    with pytest.raises(ControllerError):
-        module._persistent(fit, tmp_path)
-
-
 def test_deaths_are_no_end_as_long_as_the_run_gets_further(tmp_path):
     tries, steps = [], iter([10, 20, 30, 30])
 

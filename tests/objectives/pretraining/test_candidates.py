@@ -14,12 +14,7 @@ from transformers import (
 )
 
 from road_ray.errors import ConfigError
-from road_ray.objectives.pretraining.candidates import (
-    MCBert,
-    Teams,
-    choices,
-    without_replacement,
-)
+from road_ray.objectives.pretraining.candidates import MCBert, Teams, choices, without_replacement
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 from tests.published import publish
 

@@ -101,7 +101,8 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     assert [e.texts for e in split.examples] == [("fine",), ("dull",)]
     assert split.features.gold["labels"].tolist() == [1, 0]  # by the map of the training
     file.write_text("page,text,label\n1,fine,++\n2,dull,BAD\n")
-    given = {"films": {"text": ["text"], "label_map": {"++": "good"}}}  # the rest is recorded
+    # The rest is recorded; an id that the file lacks is not needed.
+    given = {"films": {"text": ["text"], "label_map": {"++": "good"}, "id": "number"}}
     data = EvaluateDataConfig.model_validate({"file": "new.csv", "sets": given})
     split = load_split(
         "films", "dev", with_trained_data(data, str(model)), tokenizer, evaluated=True
