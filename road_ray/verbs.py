@@ -216,6 +216,11 @@ def configure(
     if verb == "evaluate" and path and "dataset" in (read_yaml(path).values.get("data") or {}):
         trained: Any = configure(verb_of_file(path), path=path)  # the file of a training
         base, path = {"init": str(trained.run_dir)}, None
+        if "init" in {*(word.partition("=")[0] for word in overrides), *keys}:  # another model
+            known = type(kind.model_fields["data"].default).model_fields
+            data = trained.data.model_dump(mode="json", exclude_defaults=True)
+            base = {"data": {name: x for name, x in data.items() if name in known}}
+            base["data"]["datasets"] = [trained.data.dataset]
     name = preset or (preset_named_in(path) if path else None)
     if name is not None:
         chosen = get_preset(name, verb)

@@ -74,7 +74,9 @@ class TeacherTables:
         """Open the tables of ``teacher``, an entry of ``teacher_manifest``, if there are any."""
         self.kind: Kind = task.kind
         self.directory = Path(root).expanduser() / directory_name(teacher, task)
-        self._record = _identity(teacher, task) | {"directory": teacher["directory"]}
+        self._record = _identity(teacher, task) | {
+            "directory": teacher.get("adapter", teacher["directory"])
+        }
         self.tables: list[AnswerTable] = []
         self._pending: list[tuple[Keys, Longs, Values]] = []
         self._pending_since = 0.0

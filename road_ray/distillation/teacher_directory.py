@@ -18,7 +18,7 @@ from road_ray.data.text_rows import check_fast
 from road_ray.data.tokenizer import gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads import own_head
-from road_ray.models.load_weights import LabelMap, label_order
+from road_ray.models.load_weights import MERGED_FROM, LabelMap, label_order
 from road_ray.system.files import read_json, sha256_of
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
         if found not in (None, first):
             raise CheckpointError(
                 f"{directory}: another tokenizer than the first teacher's\n"
-                "  fix: give the student's tokenizer (student_tokenizer=...) and `texts` in every "
-                "batch, or take teachers with one tokenizer"
+                "  fix: take teachers with one tokenizer, or in Python give the student's "
+                "(student_tokenizer=...) and `texts` in every batch"
             )
 
 
@@ -196,7 +196,8 @@ def fingerprint_weights(directory: str | Path) -> str:
 
 def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
-    return {name: x for name, x in teacher.items() if name not in ("directory", *_RECORDED)}
+    idle = ("directory", "adapter", *_RECORDED)
+    return {name: x for name, x in teacher.items() if name not in idle}
 
 
 def teacher_tokenizer(directory: str | Path) -> Any | None:
@@ -255,9 +256,11 @@ def teacher_manifest(
         config = {name: value for name, value in config.items() if name not in IDLE_FIELDS}
         path = Path(directory) / "road_ray.json"
         record = read_json(path) if path.is_file() else {}
+        adapter = Path(directory) / MERGED_FROM  # the merged model is in a cache
         teachers.append(
             {
                 "directory": str(directory),
+                **({"adapter": adapter.read_text()} if adapter.is_file() else {}),
                 "weights_sha256": fingerprint_weights(directory),
                 "config_sha256": _hash_of(config),
                 "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),

@@ -40,6 +40,7 @@ _FLOATS = ("F64", "F32", "F16", "BF16")
 _BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants
 _NAMED = 3  # weights in a message
 ADAPTER = "adapter_config.json"
+MERGED_FROM = "merged_from.txt"  # in a merged model: the directory of its adapter
 _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model")
 _PREFIX = "base_model.model."  # of the names of the base's weights in an adapter's file

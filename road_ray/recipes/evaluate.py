@@ -20,13 +20,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import find_dataset, load_split, tasks_of
+from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files import MODEL_RECORD, check_hashes, locate_model
-from road_ray.data.task_and_dataset import Span, Task
+from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
-from road_ray.distillation.teacher_directory import IDLE_FIELDS, check_equal_tokenizers
+from road_ray.distillation.teacher_directory import (
+    IDLE_FIELDS,
+    check_equal_tokenizers,
+    teacher_tokenizer,
+)
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import (
     DecisionRule,
@@ -167,19 +171,24 @@ def evaluate_ensemble(
     """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
 
     The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all. With
-    None there is no threshold, because none is stored for a mean. Raises ``CheckpointError`` for
-    models with different tokenizers.
+    None there is no threshold, because none is stored for a mean. Each model reads the texts with
+    its own tokenizer; raises ``CheckpointError`` for different ones of answers and tags, which are
+    those of tokens.
     """
     places = [locate_model(model_directory(str(directory))) for directory in directories]
-    check_equal_tokenizers(places)  # all of them get the ids of the first one's
-    tokenizer = load_tokenizer(places[0])
-    splits = {name: load_split(name, split, source, tokenizer, evaluated=True) for name in names}
     _, task = find_dataset(names[0], source)
+    if isinstance(task.kind, Span | Tag):
+        check_equal_tokenizers(places)
+    tokenizer, splits = load_tokenizer(places[0]), dict[str, Split]()
     options = TeacherOptions(label_map=label_map)
     sums: dict[str, list[NDArray[np.float32]]] = {}
     for number, place in enumerate(places, start=1):  # one model is in memory at a time
         teacher = Teacher(place, task, options, Worker.alone().device)
-        for name, rows in splits.items():
+        if teacher_tokenizer(place) is not None:
+            tokenizer = load_tokenizer(place)
+        for name in names:
+            rows = load_split(name, split, source, tokenizer, evaluated=True)
+            splits.setdefault(name, rows)
             title = f"evaluating {name}, model {number} of {len(places)}"
             logits = batched_logits(
                 partial(_logits, teacher),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from safetensors.torch import load_file
 
 import road_ray as rr
 from road_ray.data import catalog
+from road_ray.data.readers.layouts import read_split
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, HEADS
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.conftest import SPANS
@@ -78,6 +81,19 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
     assert all(row["teachers/cut_1"] >= 0 for row in rows)
     for figure in ("teachers/outside_2", "teachers/inexpressible_2"):
         assert all((figure in row) == (name == "squad_v2") for row in rows)
+    root = settings(name)["data.root"]
+    words = [tmp_path / "teachers.json", f"data.datasets={name}", *flags({"data.root": root})]
+    mean = road("evaluate", *words, "--run-dir", tmp_path / "mean")
+    if name in ("conll2003", "squad_v2"):
+        mean.refused(4, "another tokenizer than the first teacher's")
+        return
+    told = json.loads((tmp_path / "mean" / "predictions" / name / "predictions.json").read_text())
+    models = [rr.load(teacher["directory"]) for teacher in teachers]
+    for row in read_split(catalog.dataset(name), Path(root), "dev"):
+        texts = dict(zip(("text", "text_pair"), row.texts, strict=False))
+        scores = [model(**texts)["scores"] for model in models]
+        sums = {label: sum(math.log(s[label]) for s in scores) for label in scores[0]}
+        assert told[row.id] == max(sums, key=sums.get)
 
 
 @pytest.mark.ray

@@ -67,6 +67,8 @@ def four_commands(shell, file, new, labelled, *, short=""):
     assert own == {key: known[key] for key in own}  # the figures of the training itself
     by_yaml = json.loads(shell(f"road evaluate {name}.yaml --json"))["metrics"]
     assert by_yaml == own
+    other_model = shell(f"road evaluate {name}.yaml init=runs/{name}/hf {short} --json")
+    assert json.loads(other_model)["metrics"] == own  # the data are those of the file
     return predictions(open("predicted.jsonl").read()), json.loads(
         shell(f"road evaluate init=runs/{name} {labelled} --json")
     )["metrics"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from road_ray.distillation.teacher import Teacher, TeacherOptions
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import merge_adapter
+from road_ray.system.files import cache_home
 from tests.published import TEXTS, publish, tokenizer_of
 
 TARGETS = {"bert": ["query", "value"], "roberta": ["query", "dense"], "gpt2": ["c_attn"]}
@@ -110,7 +113,15 @@ def test_a_student_learns_from_an_adapter_and_another_starts_at_it(peft, sentime
     (tmp_path / "adapter" / "config.json").unlink()
     names = {adapter: {"LABEL_0": "negative", "LABEL_1": "positive"}}
     chosen |= {"distillation.label_map": names}
-    rr.distill(overrides=chosen, run_dir=tmp_path / "student")
+    student = rr.distill(overrides=chosen, run_dir=tmp_path / "student")
+    assert (
+        "teacher 0: `.../" + "/".join(Path(adapter).parts[-2:])
+        in (student.hf_dir / "README.md").read_text()
+    )
+    shutil.rmtree(cache_home() / "adapters")  # a cache may be cleared
+    merge_adapter.cache_clear()
+    listed = chosen | {"distillation.teachers": [str(student.directory / "teachers.json")]}
+    rr.distill(overrides=listed, run_dir=tmp_path / "again")
     tokenizer = tokenizer_of("bert")
     options = {"host": "process", "student_tokenizer": tokenizer, "label_map": names}
     ensemble = rr.Ensemble([adapter], task="sentiment", **options)

@@ -15,7 +15,7 @@ from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag
-from road_ray.data.readers.tables import TABLES, table_rows
+from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
 from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
@@ -118,7 +118,8 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
     if not names:
         raise ConfigError(
             f"data.datasets is not given, and {model} does not say what it was trained on\n"
-            "  fix: data.datasets=[NAME], a data set of `road data list` or of data.sets"
+            "  fix: data.datasets=[NAME] of `road data list`, or `road init FILE`, which writes a "
+            f"YAML file: road evaluate NAME.yaml init={model}"
         )
     if data.file is not None:
         names = [_put_file(sets, names, data.file, data.split)]
@@ -170,7 +171,8 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
             entry["label_map"] = dict(dataset.label_map)
     kept = {key: value for key, value in entry.items() if key not in _OF_FILES}
     path = Path(file).expanduser().resolve()
-    if "id" in kept and kept["id"] not in next(iter(table_rows(path)), ("", {}))[1]:
-        del kept["id"]  # no score needs it
+    if "id" in kept and suffix_of(path) in TABLES:
+        _, first = next(iter(table_rows(path)), ("", {}))
+        kept["id"] = kept["id"] if kept["id"] in first else None  # no score needs it
     sets[name] = kept | {split: str(path)}
     return name

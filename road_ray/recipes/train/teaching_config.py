@@ -232,6 +232,7 @@ ON_HUB = re.compile(r"datasets/([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(\w+))?")
 
 class _Entry(BaseModel):
     directory: str
+    adapter: str | None = None
     fold: int = 0
 
 
@@ -282,8 +283,9 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> NamedTe
         ) from error
     teachers, num_folds = [], listed.num_folds
     for entry in sorted(listed.teachers, key=lambda entry: entry.fold):  # keeps the order in a fold
-        near = path.parent / entry.directory
-        teachers.append((entry.fold, str(near) if near.exists() else entry.directory))
+        name = entry.adapter or entry.directory
+        near = path.parent / name
+        teachers.append((entry.fold, str(near) if near.exists() else name))
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     files = [name for _, name in teachers if is_answer_file(name)] if num_folds > 1 else []
     if len(set(counts)) > 1 or sum(counts) != len(teachers) or files:
@@ -308,12 +310,24 @@ def is_answer_file(name: str) -> bool:
 def resolve_teachers(teachers: Sequence[str], key: str = "distillation.teachers") -> NamedTeachers:
     """Return the teachers, named directly or by a ``teachers.json``. Files of answers beside a list
     follow its models; they have no folds.
+
+    Raises ``ConfigError`` for a list of folds beside other models, which have none.
     """
-    others = NamedTeachers(list(teachers)).models
-    if len(others) == 1 and others[0].endswith(".json"):
-        listed, folds = read_teacher_list(Path(others[0]).expanduser(), key)
-        return NamedTeachers([*listed, *(x for x in teachers if x not in others)], folds)
-    return NamedTeachers(list(teachers))
+    names, num_folds, several = list[str](), 1, len(NamedTeachers(list(teachers)).models) > 1
+    for name in teachers:
+        if not name.endswith(".json"):
+            names.append(name)
+            continue
+        listed, folds = read_teacher_list(Path(name).expanduser(), key)
+        if folds > 1 and several:
+            raise ConfigError(
+                f"{key}: {name} has teachers of {folds} folds, which stand alone or beside files "
+                "of answers\n  fix: the answers of the others as files: road predict MODEL FILE"
+            )
+        names, num_folds = [*names, *listed], max(num_folds, folds)
+    if any(name.endswith(".json") for name in teachers):
+        names.sort(key=is_answer_file)
+    return NamedTeachers(names, num_folds)
 
 
 def teacher_files(teachers: Sequence[str]) -> list[Path]:

@@ -223,7 +223,7 @@ def ancestors(run: RunRecord) -> list[tuple[str, str, ModelFacts]]:
         models.append(("initialised from", place, facts))
         place = str(facts.get("init") or "")
     for number, teacher in enumerate(run.model.get("teachers") or ()):
-        where = str(teacher.get("directory", ""))
+        where = str(teacher.get("adapter") or teacher.get("directory", ""))
         sha256 = teacher.get("weights_sha256") or teacher.get("file_sha256", "")
         facts = _facts_of(where, run.directory) | {"weights_sha256": sha256}
         if "file_sha256" in teacher:

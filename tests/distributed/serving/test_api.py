@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from road_ray.distributed.serving import api, server
+from road_ray.distributed.serving import api
 from road_ray.distributed.serving.api import RowQueue, build_api, row_type
 from road_ray.distributed.serving.config import (
     ServingConfig,
@@ -376,15 +376,6 @@ def test_a_token_is_read_from_the_environment_and_is_not_short(monkeypatch):
         with pytest.raises(ConfigError, match=f"has {len(value)} characters") as caught:
             token_digest("ROAD_TOKEN")
         assert not value or value not in str(caught.value)
-
-
-def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_header():
-    with (
-        server._listener(server.Listening(port=0)) as listener,
-        socket.create_connection(listener.getsockname()),
-        listener.accept()[0] as accepted,
-    ):
-        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):

@@ -83,6 +83,8 @@ def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
     assert read_teacher_list(path) == (["d1", "d3", "d0", "d2"], 2)
     assert resolve_teachers([str(path)])[1] == 2
     assert resolve_teachers(["a", "b"])[1] == 1
+    with pytest.raises(ConfigError, match="2 folds, which stand alone"):
+        resolve_teachers([str(path), "a"])
     for folds in ((0, 1, 1), (0, 2), (0, 0)):
         written(*folds)
         with pytest.raises(ConfigError, match="equally many"):
@@ -90,11 +92,12 @@ def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
 
 
 def test_teachers_are_named_by_themselves_or_in_a_list_that_may_move_with_them(tmp_path):
-    assert resolve_teachers(["a", "b.json"]) == (["a", "b.json"], 1)
     (tmp_path / "near").mkdir()
     path = tmp_path / "teachers.json"
     path.write_text(json.dumps({"teachers": [{"directory": "near"}, {"directory": "far"}]}))
     assert resolve_teachers([str(path)]) == ([str(tmp_path / "near"), "far"], 1)
+    beside = resolve_teachers(["c.csv", "a", str(path)])
+    assert beside == (["a", str(tmp_path / "near"), "far", "c.csv"], 1)
 
 
 @pytest.mark.parametrize(
