@@ -104,7 +104,9 @@ def data_tokenizer(
     corpus: Annotated[str, typer.Argument(help="file, directory or address of text")],
     out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
     vocab_size: Annotated[int, typer.Option(min=8, help="number of entries")] = 8192,
-    cased: Annotated[bool, typer.Option("--cased", help="keep capital letters")] = False,
+    cased: Annotated[
+        bool, typer.Option("--cased", help="keep capital letters and accents")
+    ] = False,
 ) -> None:
     """Train a WordPiece tokenizer on a corpus."""
     from road_ray.data.corpus.documents import Documents

@@ -257,7 +257,10 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     """
     name, equals, written = text.partition("=")
     if not equals:
-        raise InvalidConfig([Problem(where, "has no '='", f"write {name or 'key'}=VALUE")])
+        fix = f"write {name or 'key'}=VALUE"
+        if name.endswith((".yaml", ".yml")):
+            fix = "a file stands before the overrides"
+        raise InvalidConfig([Problem(where, "has no '='", fix)])
     written = written.strip()
     if written in ("null", "~", "") and schema.is_optional(node):
         return None

@@ -85,9 +85,6 @@ def test_every_token_is_in_a_row_in_its_place(tokenizer, tmp_path, text):
     assert kept == tokenizer(text, add_special_tokens=False)["input_ids"]
     assert max(corpus.lengths) == 32
     assert min(corpus.lengths[:-1]) > 5
-
-
-def test_sentences_of_chinese_end_without_a_space():
     assert len(module._SENTENCE_END.split(TEXTS["without spaces"])) == 3 * 9 + 1
 
 
