@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -114,10 +113,7 @@ def test_a_student_learns_from_an_adapter_and_another_starts_at_it(peft, sentime
     names = {adapter: {"LABEL_0": "negative", "LABEL_1": "positive"}}
     chosen |= {"distillation.label_map": names}
     student = rr.distill(overrides=chosen, run_dir=tmp_path / "student")
-    assert (
-        "teacher 0: `.../" + "/".join(Path(adapter).parts[-2:])
-        in (student.hf_dir / "README.md").read_text()
-    )
+    assert f"`.../{tmp_path.name}/adapter`" in (student.hf_dir / "README.md").read_text()
     shutil.rmtree(cache_home() / "adapters")  # a cache may be cleared
     merge_adapter.cache_clear()
     listed = chosen | {"distillation.teachers": [str(student.directory / "teachers.json")]}

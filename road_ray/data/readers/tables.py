@@ -363,7 +363,8 @@ def hub_table(
             f"  fix: check the network, or {remedy}"
         ) from error
     name = f"hf://{hub.path}/{part}"
-    placed = placed_rows(rows, name, dataset.label_map)
+    mapped = {value for value, label in dataset.label_map.items() if value != label}
+    placed = placed_rows(rows, name, mapped)
     if convert is not None:
         placed = ((where, convert(row, where)) for where, row in placed)
     return Table(name, placed, hub.columns or dataset.columns)

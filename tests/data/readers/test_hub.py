@@ -9,6 +9,7 @@ import pytest
 
 from road_ray.config import load
 from road_ray.data.catalog import TASKS, dataset
+from road_ray.data.config import SourceConfig
 from road_ray.data.encode_examples import check_labels
 from road_ray.data.examples import Answer, TextExample
 from road_ray.data.load_split import find_dataset
@@ -53,6 +54,10 @@ def test_class_numbers_become_what_the_files_say():
         TextExample("0", ("a", "b"), "contradiction", "hf://hub/train:1"),
         TextExample("2", ("e", "f"), "entailment", "hf://hub/train:3"),
     ]
+    own = CustomDataset(hub="hub", text=("sentence",), labels=("0", "1"))  # names, not numbers
+    flipped = table(["1", "0"], sentence=["a", "b"], label=[0, 1])
+    entry, _ = find_dataset("own", SourceConfig(sets={"own": own}))
+    assert [getattr(e, "label", "") for e in hub_examples(entry, flipped)] == ["1", "0"]
     hidden = hub_examples(dataset("mnli"), nli, "test")
     assert [getattr(e, "label", "") for e in hidden] == ["contradiction", None, "entailment"]
 

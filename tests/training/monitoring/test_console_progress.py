@@ -49,7 +49,6 @@ def test_a_summary_has_loss_speed_four_more_and_evaluations_without_details(metr
 
 
 def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys, monkeypatch):
-    """Steps take two seconds."""
     now = itertools.count(0)
     monkeypatch.setattr(console_progress, "EVERY_SECONDS", 6)
     monkeypatch.setattr(console_progress, "time", SimpleNamespace(monotonic=lambda: 2.0 * at))
