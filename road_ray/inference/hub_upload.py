@@ -36,6 +36,9 @@ _SECRET = re.compile(
 )
 
 
+_OF_ROWS = {"data", "columns", "id_column", "label_thresholds"}  # names, no paths
+
+
 def model_files(model: str | Path) -> tuple[dict[str, Path], list[str]]:
     """Return the files of a run's ``hf/`` or of a model directory that are uploaded, by their
     names: weights, configuration, tokenizer, model card and record, and those of ``generator/`` and
@@ -130,7 +133,9 @@ def _published(path: Path) -> Path | bytes:
     """Return a file as it is sent: a record of a model without paths of this machine."""
     if path.name != MODEL_RECORD:
         return path
-    return json.dumps(without_places(read_json(path)), indent=2).encode()
+    record = read_json(path)
+    kept = {name: record[name] for name in _OF_ROWS & record.keys()}
+    return json.dumps(without_places(record) | kept, indent=2).encode()
 
 
 def check_repository(name: str) -> None:

@@ -37,8 +37,8 @@ def default_device() -> torch.device:
         mode = ray.get_runtime_context().worker.mode  # of a driver: another
         if mode == ray.WORKER_MODE and not ray.get_gpu_ids():
             name = "cpu"
-    if not name and (problem := gpu_problem()):
-        _warn_once(f"using the CPU: torch cannot use the GPU of this machine: {problem}")
+    if not name and not usable["cuda"] and _DRIVER.is_file():
+        _tell_unusable_gpu()
     name = name or ("cuda" if usable["cuda"] else "cpu")
     if not usable.get(name):
         allowed = ", ".join(device for device, is_usable in usable.items() if is_usable)
@@ -49,22 +49,16 @@ def default_device() -> torch.device:
     return torch.device(name)
 
 
-def gpu_problem() -> str | None:
-    """Return why torch cannot use the GPUs of this machine, such as a driver that is too old; None
-    if it can, and on a machine without an NVIDIA driver.
-    """
-    if torch.cuda.is_available() or not _DRIVER.is_file():
-        return None
+@lru_cache
+def _tell_unusable_gpu() -> None:
+    """Warn, once, that torch cannot use the GPUs of this machine, and why."""
+    problem = "no GPU is visible to this process"
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
-    except (RuntimeError, AssertionError) as error:
-        return str(error).splitlines()[0]
-    return "no GPU is visible to this process"
-
-
-@lru_cache
-def _warn_once(text: str) -> None:
-    _log.warning("%s\n  fix: a newer driver or another torch; ROAD_DEVICE=cpu ends this", text)
+    except (RuntimeError, AssertionError) as error:  # such as a driver that is too old
+        problem = str(error).splitlines()[0]
+    fix = "a newer driver or another torch; ROAD_DEVICE=cpu ends this"
+    _log.warning("using the CPU: torch cannot use its GPU: %s\n  fix: %s", problem, fix)
 
 
 def autocast_dtype(precision: Precision, device: torch.device, width: int) -> torch.dtype | None:

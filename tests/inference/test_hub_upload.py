@@ -48,6 +48,7 @@ def model(pretrained, tmp_path):
     shutil.copytree(pretrained.directory, run)
     record = run / "hf" / "road_ray.json"
     known = json.loads(record.read_text()) | {"init": "/home/ada/models/mine"}
+    known["data"] = {"sets": {"own": {"labels": ["/people/person", "c:x"], "separator": "/"}}}
     record.write_text(json.dumps(known))
     (run / "hf" / "train.csv").write_text("private rows\n")
     (run / "hf" / ".netrc").write_text("password\n")
@@ -63,6 +64,7 @@ def test_the_model_and_nothing_else_is_sent_to_a_private_repository(road, hub, m
     sent = hub["me/mine"]["files"]
     assert json.loads(here["road_ray.json"])["init"] == "/home/ada/models/mine"
     assert json.loads(sent["road_ray.json"])["init"] == ".../models/mine"
+    assert json.loads(sent["road_ray.json"])["data"] == json.loads(here["road_ray.json"])["data"]
     assert sent | {"road_ray.json": b""} == here | {"road_ray.json": b""}
     assert {"config.json", "model.safetensors", "generator/model.safetensors"} <= here.keys()
     assert not {"train.csv", ".netrc", "notes.json.swp"} & here.keys()

@@ -187,6 +187,8 @@ class CustomDataset(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> CustomDataset:
+        if not (self.train or self.dev or self.test or self.hub):
+            return self  # some keys of a recorded entry; alone it is no data set
         unknown = set(self.label_map.values()) - {*self.labels}
         has_labels = self.kind in ("classify", "multi", "tag")
         columns = self.label if isinstance(self.label, tuple) else ()

@@ -14,7 +14,7 @@ from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import Inbox, Messages, append
 from road_ray.errors import ClusterError, DataError, RoadError
 from road_ray.models import precision
-from road_ray.models.precision import default_device, gpu_problem
+from road_ray.models.precision import default_device
 from road_ray.training.run_context import RunContext
 
 
@@ -67,14 +67,9 @@ def old_driver(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "init", too_old)
 
 
-def test_a_driver_that_is_too_old_is_told_in_torchs_words(old_driver):
-    assert gpu_problem().startswith(OLD)
-    assert "\n" not in gpu_problem()
-
-
 def test_one_process_uses_the_cpu_and_says_why(old_driver, monkeypatch, caplog):
     monkeypatch.delenv("ROAD_DEVICE", raising=False)
-    precision._warn_once.cache_clear()
+    precision._tell_unusable_gpu.cache_clear()
     for _ in range(2):
         assert default_device().type == "cpu"
     assert caplog.text.count(OLD) == 1

@@ -103,6 +103,7 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     file.write_text("page,text,label\n1,fine,++\n2,dull,BAD\n")
     # The rest is recorded; an id that the file lacks is not needed.
     given = {"films": {"text": ["text"], "label_map": {"++": "good"}, "id": "number"}}
+    EvaluateDataConfig.model_validate({"sets": {"films": {"label_map": {"++": "good"}}}})
     data = EvaluateDataConfig.model_validate({"file": "new.csv", "sets": given})
     split = load_split(
         "films", "dev", with_trained_data(data, str(model)), tokenizer, evaluated=True
