@@ -19,13 +19,7 @@ from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import family_of
 from road_ray.models.config import EncoderConfig
-from road_ray.models.load_weights import (
-    ADAPTER,
-    MERGED_FROM,
-    load_stored,
-    merge_adapter,
-    suppress_logging,
-)
+from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
 _log = logging.getLogger(__name__)
 
@@ -206,9 +200,7 @@ def model_directory(init: str, key: str = "init") -> str:
     """
     place = Path(init).expanduser()
     if (place / ADAPTER).is_file():
-        merged = merge_adapter(place.resolve())
-        (merged / MERGED_FROM).write_text(str(place.resolve()))
-        return str(merged)
+        return str(merge_adapter(place.resolve()))
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
             return str(candidate)

@@ -214,6 +214,7 @@ def merge_adapter(adapter: Path) -> Path:
     final.parent.mkdir(parents=True, exist_ok=True)
     with staged_directory(final) as staged:
         model.save_pretrained(staged)
+        (staged / MERGED_FROM).write_text(str(adapter))
         for file in (path for pattern in _TOKENIZER for path in source.glob(pattern)):
             shutil.copyfile(file, staged / file.name)
     return final

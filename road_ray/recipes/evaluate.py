@@ -29,6 +29,7 @@ from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import (
     IDLE_FIELDS,
     check_equal_tokenizers,
+    fingerprint_tokenizer,
     teacher_tokenizer,
 )
 from road_ray.errors import CheckpointError, ConfigError
@@ -179,25 +180,26 @@ def evaluate_ensemble(
     _, task = find_dataset(names[0], source)
     if isinstance(task.kind, Span | Tag):
         check_equal_tokenizers(places)
-    tokenizer, splits = load_tokenizer(places[0]), dict[str, Split]()
     options = TeacherOptions(label_map=label_map)
+    encoded: dict[str, tuple[int, dict[str, Split]]] = {}  # padding and rows by tokenizer
+    own = ""
     sums: dict[str, list[NDArray[np.float32]]] = {}
     for number, place in enumerate(places, start=1):  # one model is in memory at a time
         teacher = Teacher(place, task, options, Worker.alone().device)
-        if teacher_tokenizer(place) is not None:
+        if not own or teacher_tokenizer(place) is not None:
             tokenizer = load_tokenizer(place)
-        for name in names:
-            rows = load_split(name, split, source, tokenizer, evaluated=True)
-            splits.setdefault(name, rows)
+            own = fingerprint_tokenizer(tokenizer)
+        if own not in encoded:
+            rows_of = {n: load_split(n, split, source, tokenizer, evaluated=True) for n in names}
+            encoded[own] = pad_id_of(tokenizer), rows_of
+        pad_id, rows_of = encoded[own]
+        for name, rows in rows_of.items():
             title = f"evaluating {name}, model {number} of {len(places)}"
-            logits = batched_logits(
-                partial(_logits, teacher),
-                rows.features,
-                task.kind,
-                pad_id_of(tokenizer),
-                None if on_part is None else partial(on_part, title),
-            )
+            told = None if on_part is None else partial(on_part, title)
+            ask = partial(_logits, teacher)
+            logits = batched_logits(ask, rows.features, task.kind, pad_id, told)
             sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
+    _, splits = next(iter(encoded.values()))
     metrics: dict[str, float] = {}
     threshold: float | Thresholds | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
