@@ -35,7 +35,7 @@ Row: TypeAlias = Mapping[str, object]
 
 # Names of the fields of all kinds of predictions, `id` and `n_best` included.
 PREDICTION_FIELDS = (
-    *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
+    *("id", "label", "labels", "score", "scores", "value", "choice", "tags", "words", "entities"),
     *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
 )
 _GOLD = ("answers", "plausible_answers", "is_impossible")

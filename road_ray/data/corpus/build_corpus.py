@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -117,9 +117,7 @@ class Encoder:
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block; no row holds text of two documents."""
-        split = [
-            [part for part in _SENTENCE_END.split(text) if part.strip()] for text in block.documents
-        ]
+        split = [[part for part in _sentences(text) if part.strip()] for text in block.documents]
         flat = list(chain.from_iterable(split))
         encodings = _tokenizer(self.tokenizer).encode_batch_fast(flat, add_special_tokens=False)
         encoded: Iterator[TokenIds] = (array("i", encoding.ids) for encoding in encodings)
@@ -191,6 +189,14 @@ class Encoder:
             row += second
             row.append(self.sep_id)
         return row, len(first) + 2, rest
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each with the space before it, which is part of the first
+    token in byte-level vocabularies.
+    """
+    bounds = [0, *(end.start() for end in _SENTENCE_END.finditer(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(bounds)]
 
 
 @lru_cache(maxsize=2)

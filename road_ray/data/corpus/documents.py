@@ -28,7 +28,7 @@ TEXT_SUFFIXES = (
     *(".parquet", ".arrow", ".jsonl", ".txt"),
     *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
 )
-_TABLES = (".csv", ".tsv", ".json")
+_NOT_TEXT = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
 _OF_DATASETS = ("dataset_info.json", "state.json", "dataset_dict.json")  # beside its Arrow files
 _LONGEST_DOCUMENT = 4 << 20  # characters of plain text; a longer document is split
 _LISTED_AT_ONCE = 16
@@ -113,9 +113,10 @@ def text_files(place: TextPlace) -> list[TextFile]:
         return _with_text(str(storage), storage.list_files())
     place = Path(place)
     if place.is_file():
-        if place.suffix in _TABLES:
+        kinds = {suffix.lower() for suffix in place.suffixes[-2:]}
+        if not place.name.endswith(TEXT_SUFFIXES) and kinds & {*_NOT_TEXT}:
             raise DataError(
-                f"{place}: a table, whose lines would be read as text with separators\n"
+                f"{place}: its lines would be read as text, with separators and quotes\n"
                 f"  allowed: {', '.join(TEXT_SUFFIXES)}\n"
                 "  fix: write the column with the text as `text` of a .jsonl or .parquet file"
             )

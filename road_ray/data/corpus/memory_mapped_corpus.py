@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MANIFEST = "MANIFEST.json"
-FORMAT = 5  # the digest of the tokenizer has all that its rows depend on
+FORMAT = 6  # sentences keep the space before them
 _TOKENIZER_PARTS = ("normalizer", "pre_tokenizer", "model", "added_tokens")
 SHUFFLED_SHARDS = 16  # where the configuration does not say how many
 

@@ -8,7 +8,15 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import (
+    ByteLevelBPETokenizer,
+    SentencePieceUnigramTokenizer,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
+from transformers import PreTrainedTokenizerFast
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus as module
@@ -86,6 +94,19 @@ def test_every_token_is_in_a_row_in_its_place(tokenizer, tmp_path, text):
     assert max(corpus.lengths) == 32
     assert min(corpus.lengths[:-1]) > 5
     assert len(module._SENTENCE_END.split(TEXTS["without spaces"])) == 3 * 9 + 1
+
+
+@pytest.mark.parametrize("kind", [ByteLevelBPETokenizer, SentencePieceUnigramTokenizer])
+def test_a_sentence_keeps_the_space_before_it(kind, tmp_path):
+    text = "The cat sat. The cat sat on the mat!\nWas it warm? It was.\n\n  The dog was red. " * 9
+    learnt = kind()
+    special = ["<s>", "</s>", "<pad>", "<mask>"]
+    learnt.train_from_iterator([text], 300, special_tokens=special, show_progress=False)
+    names = dict(zip(("cls_token", "sep_token", "pad_token", "mask_token"), special, strict=True))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=learnt._tokenizer, **names)
+    corpus = build(tmp_path / "c", tokenizer, [text])
+    kept = [token for row in all_rows(corpus) for token in row if token > 3]
+    assert kept == tokenizer(text.rstrip(), add_special_tokens=False)["input_ids"]
 
 
 def test_no_row_holds_text_of_two_documents(tokenizer, tmp_path):
@@ -227,7 +248,7 @@ def test_a_damaged_corpus_is_built_again_to_the_same_bytes(tmp_path, caplog, nam
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"rows": 41}, "its own sha256 is another"), ({"format": 3}, "format 3, this one is 5")],
+    [({"rows": 41}, "its own sha256 is another"), ({"format": 3}, "format 3, this one is 6")],
 )
 def test_a_manifest_of_another_content_or_format_is_refused(tokenizer, tmp_path, change, message):
     build(tmp_path / "c", tokenizer)
