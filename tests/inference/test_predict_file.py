@@ -93,6 +93,7 @@ ANY = TrainedInput({"text": "text"})
     ("cells", "trained", "choice", "fields", "copied"),
     [
         ({"body": "a", "n": "3"}, ANY, {"fields": {"text": "body", "id": "n"}}, ("a", "3"), {}),
+        ({"text": "a", "labels": "x"}, ANY, {}, ("a", "0"), {"input_labels": "x"}),
         (CELLS, REVIEWS, {}, ("fine", "7"), LABELS | {"my stars": "3"}),
         (CELLS, REVIEWS, {"ignore": ("label", "input_label")}, ("fine", "7"), {"my stars": "3"}),
         (CELLS, REVIEWS, {"keep": {"gold": "label"}}, ("fine", "7"), {"gold": "bad"}),
