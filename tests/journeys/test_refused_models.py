@@ -29,6 +29,7 @@ def models(tmp_path_factory):
     publish(root / "fits", "bert", SENTENCES, labels=LABELS)
     with_slow_tokenizer(publish(root / "slow", "bert", SENTENCES, labels=LABELS))
     publish(root / "short", "roberta", SENTENCES, labels=LABELS, max_position_embeddings=18)
+    publish(root / "narrow", "bert", SENTENCES, labels=LABELS, max_position_embeddings=16)
     publish(root / "answers", "roberta", "ForQuestionAnswering", max_position_embeddings=42)
     publish(root / "brief", "electra", max_position_embeddings=16)
     return root
@@ -43,6 +44,13 @@ SPAN = {"data.dataset": "squad_v2", **SPANS}
     [
         ("distill", "slow", {}, 4, ("slow: has another tokenizer than the student", "fast")),
         ("distill", "short", {}, 2, (*READS_16, "distillation.on_truncated=learn")),
+        (
+            "distill",
+            "narrow",
+            {"init": "fits"},
+            2,
+            ("narrow has 16 positions", "data.max_length_tokens=16"),
+        ),
         ("multitask", "short", {}, 2, READS_16),
         ("distill", "answers", SPAN, 2, ("reads at most 40 tokens",)),
         ("finetune", None, {"init": "slow"}, 3, ("slow holds no tokenizer (tokenizer.json or",)),

@@ -79,8 +79,13 @@ class Range(Config):
 
     @property
     def edges(self) -> tuple[Any, ...]:
-        """Lowest and highest value, or every choice: if these are valid, so are all draws."""
-        return self.choice if self.choice is not None else self.bounds
+        """Every choice, or lowest and highest value and one between that is no whole number unless
+        all are: if these are valid, so are all draws.
+        """
+        if self.choice is not None:
+            return self.choice
+        low, high = self.bounds
+        return self.bounds if self.kind.endswith("int") else (low, high, (low + high) / math.e)
 
 
 class SearchConfig(Config):
@@ -195,6 +200,10 @@ class SearchConfig(Config):
                     f"points: {', '.join(sorted(unknown))} of {point} is no key of the space: "
                     + ", ".join(self.space)
                 )
+            for key, value in point.items():
+                choices = self.space[key].choice
+                if choices is not None and value not in choices:
+                    raise ValueError(f"points: {key} = {value!r} is none of its choices {choices}")
         return self
 
     @property

@@ -143,6 +143,13 @@ def _sum(trials: list[optuna.trial.FrozenTrial], attribute: str) -> float:
     return sum(float(trial.user_attrs.get(attribute, 0.0)) for trial in trials)
 
 
+class _MedianStopping(MedianStoppingRule):  # type: ignore[misc]
+    """Ray's rule over the reports of trainings alone: a last result has no share of the steps."""
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
 class _Earlier(NamedTuple):
     """A trial of an earlier start, as schedulers see it."""
 
@@ -161,7 +168,7 @@ def scheduler(
     if config.scheduler == "none":
         return FIFOScheduler()
     if config.scheduler == "median":
-        chosen: Any = MedianStoppingRule(
+        chosen: Any = _MedianStopping(
             time_attr=PERCENT,
             grace_period=config.grace_percent,
             min_time_slice=math.inf,  # never paused in favour of others

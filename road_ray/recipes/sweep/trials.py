@@ -25,6 +25,7 @@ from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig, locate
 from road_ray.recipes.train.config import DistillConfig
+from road_ray.reporting.records.run_record import read_run
 from road_ray.verbs import VERBS, configure
 
 if TYPE_CHECKING:
@@ -248,18 +249,20 @@ class TrialRunner:
 
         from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 
-        began, teacher_seconds = time.monotonic(), 0.0
+        began, teacher_seconds, of_steps = time.monotonic(), 0.0, 0.0
         for place, (verb, config) in enumerate(runs):
             started = time.monotonic()
             context = RunContext(on_row=report if place == len(runs) - 1 else None)
             run = VERBS[verb].run(config, *([] if place else self.teachers), context=context)
+            of_steps += read_run(run.directory).seconds
             teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
             teacher_seconds += (time.monotonic() - started) * teachers
         metrics = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()
         }
-        metrics["cost/seconds"] = time.monotonic() - began
+        # A resumed run, or one that was complete, took at least the time of its recorded steps.
+        metrics["cost/seconds"] = max(time.monotonic() - began, of_steps)
         metrics["cost/parameters"] = float(parameters(run.hf_dir))
         return metrics, teacher_seconds
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
-from road_ray.data.model_files import check_hashes, locate_model
+from road_ray.data.model_files import check_hashes, locate_model, read_config
 from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
@@ -21,6 +21,7 @@ from road_ray.distillation.teacher_directory import (
     teacher_manifest,
 )
 from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
+from road_ray.models.architectures import longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.train.answer_files import file_entry
@@ -64,6 +65,9 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         label_map = settings.label_map
         manifest = teacher_manifest(named.models, task, label_map, settings.precision, student)
+        for entry in manifest["teachers"]:
+            if ANSWERS_FOR not in entry:  # it reads the student's tokens
+                _check_positions(entry["directory"], row_limit(config.data.max_length_tokens, task))
         models = iter(manifest["teachers"])
         entries = [
             file_entry(place, task, label_map) if is_answer_file(place) else next(models)
@@ -88,6 +92,15 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
                 "teacher"
             )
     return found
+
+
+def _check_positions(directory: str, length: int) -> None:
+    """Raise ``ConfigError`` if a teacher cannot read a row of this many tokens."""
+    if (most := longest_row_of(read_config(Path(directory)))) < length:
+        raise ConfigError(
+            f"{_KEY}: {directory} has {most} positions, the student's rows up to {length} tokens\n"
+            f"  fix: data.max_length_tokens={most}, or a teacher with more\n  nothing was started"
+        )
 
 
 def locate_teachers(config: object) -> dict[str, NamedTeachers]:

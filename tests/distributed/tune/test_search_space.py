@@ -52,6 +52,10 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(scope, message):
             "nsga2",
         ),
         ({"points": [{"a.c": 1}]}, "a.c"),
+        (
+            {"points": [{"b": 3}], "space": {"b": {"choice": [1, 2]}}},
+            "b = 3 is none of its choices",
+        ),
         ({"trials": 0}, "value >= 1"),
     ],
 )

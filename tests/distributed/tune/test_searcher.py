@@ -162,3 +162,13 @@ def test_after_a_restart_earlier_trials_are_the_measure(name):
     fresh, restarted = scheduler(config), scheduler(config, reports | {7: []})
     assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
+
+
+@pytest.mark.parametrize("name", ["asha", "median"])
+@pytest.mark.parametrize("last", [{"record": "{}", "m": 0.9}, {"record": "{}"}])
+def test_the_last_result_of_a_trial_has_no_share_of_the_steps(name, last):
+    judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": name}))
+    for number in range(4):
+        judged(judge, f"{number}", Report(12, 100, 0.8), Report(40, 100, 0.9))
+        judge.on_trial_complete(None, _Earlier(f"{number}"), last)
+    assert judged(judge, "x", Report(12, 100, 0.2)) == ["STOP"]

@@ -64,6 +64,10 @@ def test_two_stages_are_two_runs(attempt, tmp_path):
     assert "train/generator" not in rows[-1]
     assert "train/generator_accuracy" in rows[-1]
     attempt("third", generator__kind="frozen").refused(2, "without generator.init")
+    assert attempt("other", objective__name="mlm", seed=1, training__steps=1).code == 0
+    attempt("fourth", **stage | {"generator__init": tmp_path / "other"}).refused(
+        2, "was trained with other embeddings", "fix: generator.tying=none"
+    )
 
 
 def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):

@@ -16,6 +16,7 @@ from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trials import TrialRunner, parameters, runs_of
 from road_ray.recipes.train import teachers as module
+from road_ray.reporting.records.run_record import read_run
 
 METRIC = "eval/sst2/accuracy"
 SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
@@ -35,7 +36,10 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     assert outcome.values == [outcome.figures[METRIC]]
     assert outcome.deviation[0] is not None
     assert outcome.figures["cost/parameters"] > 1000
-    assert outcome.figures["cost/seconds"] > 0
+    steps = [read_run(tmp_path / f"seed-{number}").seconds for number in range(2)]
+    assert outcome.figures["cost/seconds"] > sum(steps) / 2 > 0
+    again = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, reports.append)  # of complete runs
+    assert again.figures["cost/seconds"] >= sum(steps) / 2
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
     written = (tmp_path / "seed-1" / "config.resolved.yaml").read_text()
     assert "seed: 1" in written
@@ -44,7 +48,11 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(("value", "expected"), [(50.0, [50.0]), (None, [math.nan])])
 def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expected):
-    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: value}, hf_dir=tmp_path))
+    recipe(
+        lambda config, context: SimpleNamespace(
+            metrics={METRIC: value}, hf_dir=tmp_path, directory=tmp_path
+        )
+    )
     outcome = TrialRunner(sweep(sentiment))(
         tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None
     )
@@ -53,13 +61,21 @@ def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expe
 
 
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
-    recipe(lambda config, context: SimpleNamespace(metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path))
+    recipe(
+        lambda config, context: SimpleNamespace(
+            metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path, directory=tmp_path
+        )
+    )
     with pytest.raises(ConfigError, match="eval/sst2/f1"):
         TrialRunner(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
 
 
 def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
-    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: 1.0}, hf_dir=tmp_path))
+    recipe(
+        lambda config, context: SimpleNamespace(
+            metrics={METRIC: 1.0}, hf_dir=tmp_path, directory=tmp_path
+        )
+    )
     clock = map(float, range(100))
     # Not of the module `time`, which other threads of this process read as well.
     monkeypatch.setattr(
