@@ -31,7 +31,7 @@ def list_runs(
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory\n  fix: name the folder of the runs")
-    rows = [_row(read_run(path), folder) for path in runs_below(folder)]
+    rows = [_row(read_run(path), folder) for path in runs_below(folder, deepest=6)]
     show_list(rows, as_json)
 
 

@@ -171,7 +171,7 @@ def _choices(
     for example in examples:
         if len(example.choices) != number:
             raise DataError(
-                f"{example.where} has {len(example.choices)} choices, task {task.name!r} {number}\n"
+                f"{example.where}: {len(example.choices)} choices, {task.name!r} has {number}\n"
                 "  fix: correct the row, or remove the question"
             )
     right = [UNKNOWN if e.answer is None else e.answer for e in examples]

@@ -192,7 +192,7 @@ def _metrics(data: SourceConfig, done: Iterable[Mapping[str, float]]) -> dict[st
             shown[name] = ["score"]
             continue
         entry, task = find_dataset(name, data)
-        metrics = _SPANS if isinstance(task.kind, Span) else entry.metrics
+        metrics = _SPANS if isinstance(task.kind, Span) else entry.figures
         if isinstance(task.kind, Span) and f"{name}/NoAns_f1" not in names:
             metrics = ("f1", "exact")
         shown[name] = [metric for metric in metrics if f"{name}/{metric}" in names]

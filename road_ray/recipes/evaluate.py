@@ -231,7 +231,7 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
     data = with_trained_limits(config.data, model_record(models[0]))
     tuned_on = config.tune_threshold_on or data.datasets[0]
     entry, task = find_dataset(tuned_on, data)
-    metric = "best_f1" if isinstance(task.kind, Span) else entry.metrics[0]
+    metric = "best_f1" if isinstance(task.kind, Span) else entry.figures[0]
 
     def score(chosen: Sequence[Path]) -> float:
         with tempfile.TemporaryDirectory(dir=run_dir, prefix=".soup-") as place:

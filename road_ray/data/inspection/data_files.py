@@ -30,7 +30,7 @@ from road_ray.system.files import SUFFIXES, nearest_path
 
 MOST_ROWS = 100_000  # of a split that are inspected
 HUB = "hub:"
-_CONLL = (".conll", ".iob", ".iob2", ".bio")
+_CONLL = (".conll", ".iob", ".iob2", ".bio", ".train", ".testa", ".testb")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
 _SNIFFED_LINES = 200
 _SPLITS = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from road_ray.data.examples import ChoiceExample
 from road_ray.data.readers.tables import Row, Table, check_text
-from road_ray.data.task_and_dataset import Columns, below_zero
+from road_ray.data.task_and_dataset import Columns, below_zero, plain_label
 from road_ray.errors import DataError
 
 
@@ -76,7 +76,7 @@ def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
                     f"{where}: choice {place + 1} of {len(choices)} is missing; seen {choice!r}\n"
                     "  fix: correct the row, or remove the question"
                 )
-        number_or_letter = str(answer)
+        number_or_letter = plain_label(str(answer))
         if len(number_or_letter) == 1 and "A" <= number_or_letter.upper() <= "Z":
             number_or_letter = str(ord(number_or_letter.upper()) - ord("A"))
         known = number_or_letter in map(str, range(len(choices)))

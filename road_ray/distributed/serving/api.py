@@ -93,7 +93,17 @@ def row_type(fields: Collection[str], trained: TrainedInput) -> type[RequestRow]
                 validation_alias=AliasChoices(name, *names),
             ),
         )
-    return create_model("Row", __base__=RequestRow, **described)
+
+    def by_field(values: Any) -> Any:
+        own = trained.columns_in(values, {}).values() if isinstance(values, dict) else ()
+        columns = {column for column in own if isinstance(column, str)}
+        if not columns & {*fields}:
+            return values
+        named = trained.named(values).items()  # a column has the name of another field
+        return {name: value for name, value in named if name in fields or name not in columns}
+
+    checks: dict[str, Any] = {"by_field": model_validator(mode="before")(by_field)}
+    return create_model("Row", __base__=RequestRow, __validators__=checks, **described)
 
 
 class Problem(BaseModel):

@@ -247,7 +247,7 @@ def _data(config: PretrainConfig, dataset: str) -> FinetuneDataConfig:
         dataset=dataset,
         root=config.data.root,
         batch_size=32,
-        max_length_tokens=64,
+        max_length_tokens=min(64, config.data.max_length_tokens),
         max_rows=20_000,
         max_judged_rows=2000,
     )

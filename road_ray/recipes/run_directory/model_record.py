@@ -165,6 +165,11 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         task, name = catalog.TASKS[dataset.task], f"my_{name}"
         kinds = {Regress: "regress", Span: "span", Tag: "tag", Choose: "choose"}
         kind = next((kinds[cls] for cls in kinds if isinstance(task.kind, cls)), "classify")
+        if kind == "choose":
+            raise ConfigError(
+                f"data.file = {file}: {dataset.name} has a layout of its own\n  fix: name it "
+                f"{dataset.folder}/{dataset.splits.dev} below a directory, and that as data.root"
+            )
         entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}

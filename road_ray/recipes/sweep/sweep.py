@@ -205,8 +205,10 @@ class Sweep:
 
     @property
     def best(self) -> Sequence[Record]:
-        """Return the best trial or, with several metrics, the Pareto front."""
-        return best_of(self.trials, [mode == "max" for mode in self.config.mode])
+        """Return the best trial of this sweep or, with several metrics, the Pareto front."""
+        return best_of(
+            [t for t in self.trials if not t.origin], [mode == "max" for mode in self.config.mode]
+        )
 
     @property
     def failed(self) -> Sequence[Record]:

@@ -68,7 +68,8 @@ def reader_of(
     """Return the function that reads the answer of a row with these columns. Raises ``DataError``
     if they have none.
     """
-    kind, dataset, read = split.task.kind, split.dataset, None
+    kind, dataset = split.task.kind, split.dataset
+    read: _CellReader | None = None
     if isinstance(kind, Span) and {"n_best", "answer"} & {*columns}:
         return _of_question
     if isinstance(kind, Regress) and (column := next(filter(columns.__contains__, _NUMBER), None)):
@@ -91,11 +92,19 @@ def reader_of(
             read = partial(_of_labels, kind.labels, renamed, separator, several=several)
         elif several and {*kind.labels} <= {*columns}:  # columns of 0 and 1
             read = partial(_numbers, "", kind.labels, several=True)
+    if read is None and {*_PREFIXES.values()} & {*columns}:
+        read = _of_null
     if read is None:
         raise DataError(f"{where}: no answer in columns {', '.join(columns)}\n  allowed: {_FORM}")
     if isinstance(kind, Tag):
         return partial(_of_words, read)
     return lambda row, where, _: read(row, where)
+
+
+def _of_null(row: Row, where: str) -> None:
+    """Return None for a row whose object of values by label is null."""
+    if any(row.get(name) is not None for name in _PREFIXES.values()):
+        raise DataError(f"{where}: no answer in columns {', '.join(row)}\n  allowed: {_FORM}")
 
 
 def _numbers(

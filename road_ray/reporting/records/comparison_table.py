@@ -204,7 +204,7 @@ def _path_of(members: Sequence[RunRecord]) -> tuple[str, ...]:
     for run in members:
         *folders, name = run.directory.resolve().parts
         kept = [folder for folder in folders if not re.fullmatch(r"seed[-_]?\d+", folder)]
-        stem = re.sub(r"[-_]?(seed)?[-_]?\d+$", "", name)
+        stem = re.sub(r"([-_]?seed[-_]?|[-_])\d+$", "", name)
         paths.add((*kept, stem) if stem else tuple(kept))
     return (
         paths.pop()
