@@ -94,7 +94,7 @@ def test_choices_have_the_number_that_the_model_was_trained_with(exported):
     first = model(**row)
     assert first["score"] == max(first["scores"]) == first["scores"][first["choice"]]
     assert sum(first["scores"]) == pytest.approx(1.0)
-    with pytest.raises(DataError, match=f"the row has 2 choices, task .* {number}"):
+    with pytest.raises(DataError, match=f"the row: 2 choices, .* has {number}"):
         model(question="who ?", choices=["a", "b"])
 
 

@@ -50,6 +50,8 @@ _KNOWN_METRICS = {
     "multi": _OF_LABEL_SETS,
     "span": ("exact", "f1", *(f"{m}_{code}" for code in ANSWER_LANGUAGES for m in ("exact", "f1"))),
     "tag": ("entity_f1", "entity_precision", "entity_recall"),
+    "regress": _METRICS["regress"],
+    "choose": ("accuracy", "macro_f1", "matthews"),
 }
 _UNKNOWN = -100  # as examples.UNKNOWN, which would load numpy with a configuration
 _OF_LABELS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")

@@ -79,13 +79,12 @@ class Range(Config):
 
     @property
     def edges(self) -> tuple[Any, ...]:
-        """Every choice, or lowest and highest value and one between that is no whole number unless
-        all are: if these are valid, so are all draws.
+        """Every choice, or lowest and highest value, with a fraction between them unless all are
+        whole numbers: if these are valid, so are all draws.
         """
         if self.choice is not None:
             return self.choice
-        low, high = self.bounds
-        return self.bounds if self.kind.endswith("int") else (low, high, (low + high) / math.e)
+        return self.bounds if self.int or self.logint else (*self.bounds, sum(self.bounds) / math.e)
 
 
 class SearchConfig(Config):

@@ -143,13 +143,6 @@ def _sum(trials: list[optuna.trial.FrozenTrial], attribute: str) -> float:
     return sum(float(trial.user_attrs.get(attribute, 0.0)) for trial in trials)
 
 
-class _MedianStopping(MedianStoppingRule):  # type: ignore[misc]
-    """Ray's rule over the reports of trainings alone: a last result has no share of the steps."""
-
-    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """Do nothing."""
-
-
 class _Earlier(NamedTuple):
     """A trial of an earlier start, as schedulers see it."""
 
@@ -168,12 +161,14 @@ def scheduler(
     if config.scheduler == "none":
         return FIFOScheduler()
     if config.scheduler == "median":
-        chosen: Any = _MedianStopping(
+        chosen: Any = MedianStoppingRule(
             time_attr=PERCENT,
             grace_period=config.grace_percent,
             min_time_slice=math.inf,  # never paused in favour of others
             **objective,
         )
+        # Ray's appends the last result of a trial, which has no share of the steps, and fails.
+        chosen.on_trial_complete = lambda *_: None
     else:
         # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
         # against misleading early metrics. They are asynchronous, so no trial is paused (Li et al.

@@ -92,21 +92,14 @@ class _ModelBuilder:
             directory = locate_model(encoder.model_directory(self.init))
             self.heads = encoder.load_parts(model, directory, "init", self.vocab_size)
             encoder.log_heads(self.init, self.heads)
-            if self.settings.init and isinstance(self.generator, PreTrainedModel):
-                self._check_tied(self.generator, model)
+            tied = isinstance(self.generator, PreTrainedModel) and self.settings.tying != "none"
+            both: Any = (self.generator, model) if tied and self.settings.init else ()
+            if both and not torch.equal(*(x.get_input_embeddings().weight for x in both)):
+                raise ConfigError(
+                    f"generator.tying = {self.settings.tying}: {self.settings.init} was trained "
+                    f"with other embeddings than {self.init}\n  fix: generator.tying=none"
+                )
         return model
-
-    def _check_tied(self, generator: PreTrainedModel, model: PreTrainedModel) -> None:
-        """Raise ``ConfigError`` if tying would take from the generator the embeddings that it was
-        trained with.
-        """
-        own, shared = (x.get_input_embeddings().weight for x in (generator, model))
-        tied = self.settings.tying != "none"
-        if tied and own.shape == shared.shape and not torch.equal(own, shared):
-            raise ConfigError(
-                f"generator.tying = {self.settings.tying}: the generator of {self.settings.init} "
-                f"was trained with other embeddings than {self.init}\n  fix: generator.tying=none"
-            )
 
     def _generator(self) -> Generator:
         settings = self.settings

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import read_yaml
+from road_ray.config import load, read_yaml
 from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
@@ -113,7 +113,8 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
     known = set(SourceConfig.model_fields) - _OF_ONE_RUN - given.keys()
     values = {name: value for name, value in recorded.items() if name in known} | given
     sets: dict[str, dict[str, Any]] = dict(recorded.get("sets") or {})
-    sets |= {name: sets.get(name, {}) | keys for name, keys in given.get("sets", {}).items()}
+    for name, entry in data.sets.items():  # a key may be given the value that is its default
+        sets[name] = sets.get(name, {}) | entry.model_dump(mode="json", exclude_unset=True)
     names = list(data.datasets) or trained_on
     if not names:
         raise ConfigError(
@@ -131,7 +132,7 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
             )
     values |= {"sets": {n: s for n, s in sets.items() if _OF_FILES & s.keys()}}
     values |= {"datasets": names, "file": None}
-    return EvaluateDataConfig.model_validate(values)
+    return load(EvaluateDataConfig, keys=values)
 
 
 def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
@@ -168,7 +169,7 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         if kind == "choose":
             raise ConfigError(
                 f"data.file = {file}: {dataset.name} has a layout of its own\n  fix: name it "
-                f"{dataset.folder}/{dataset.splits.dev} below a directory, and that as data.root"
+                f"{dataset.folder}/{dataset.splits.dev} (either) below a directory: data.root"
             )
         entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
         if kind in ("classify", "regress"):

@@ -65,9 +65,15 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         label_map = settings.label_map
         manifest = teacher_manifest(named.models, task, label_map, settings.precision, student)
+        length = row_limit(config.data.max_length_tokens, task)
         for entry in manifest["teachers"]:
-            if ANSWERS_FOR not in entry:  # it reads the student's tokens
-                _check_positions(entry["directory"], row_limit(config.data.max_length_tokens, task))
+            most = longest_row_of(read_config(Path(entry["directory"])))
+            if ANSWERS_FOR not in entry and most < length:  # it reads the student's tokens
+                raise ConfigError(
+                    f"{_KEY}: {entry['directory']} has {most} positions, the student's rows up to "
+                    f"{length} tokens\n  fix: data.max_length_tokens={most}, or another teacher\n"
+                    "  nothing was started"
+                )
         models = iter(manifest["teachers"])
         entries = [
             file_entry(place, task, label_map) if is_answer_file(place) else next(models)
@@ -92,15 +98,6 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
                 "teacher"
             )
     return found
-
-
-def _check_positions(directory: str, length: int) -> None:
-    """Raise ``ConfigError`` if a teacher cannot read a row of this many tokens."""
-    if (most := longest_row_of(read_config(Path(directory)))) < length:
-        raise ConfigError(
-            f"{_KEY}: {directory} has {most} positions, the student's rows up to {length} tokens\n"
-            f"  fix: data.max_length_tokens={most}, or a teacher with more\n  nothing was started"
-        )
 
 
 def locate_teachers(config: object) -> dict[str, NamedTeachers]:

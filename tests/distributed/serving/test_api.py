@@ -96,6 +96,13 @@ def test_a_row_may_have_the_columns_of_the_training():
         row_type(("text",), TrainedInput({"text": "a"})).model_validate({"a": "", "text_pair": ""})
 
 
+def test_a_column_may_have_the_name_of_another_field():
+    columns = TrainedInput({"text": "title", "text_pair": "text"})
+    row = row_type(columns.fields, columns)
+    read = row.model_validate({"title": "a", "text": "b"})
+    assert read == row.model_validate({"text": "a", "text_pair": "b"})
+
+
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
     http = client("tag")
     words = http.post("/predict", json={"words": ["Nobody", "in", "York"]})

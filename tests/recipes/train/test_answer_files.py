@@ -261,7 +261,9 @@ def moods(tmp_path):
 )
 def test_several_labels_of_a_row(answered, moods, row):
     logit = math.log(0.9 / 0.1)
-    assert answered([row], **moods) == {("one",): pytest.approx([logit, -logit, logit])}
+    only = {("one",): pytest.approx([logit, -logit, logit])}
+    assert answered([row], **moods) == only
+    assert answered([row, {"row": 1, "probabilities": None}], **moods) == only
 
 
 def test_lists_of_labels_may_be_empty_and_have_known_labels_only(answered, moods):

@@ -63,6 +63,11 @@ def test_runs_named_by_their_seed_alone_have_the_name_of_their_folder(run):
     assert compare_page(list(group.runs), "seeds").about.startswith("2 runs in 1 group; ")
 
 
+def test_a_number_at_the_end_of_a_name_is_no_seed(run):
+    made = [run(f"{arm}/seed-{n}/sst2", seed=n, init=arm) for arm in "ab" for n in (0, 1)]
+    assert [group.name for group in group_runs(made)] == ["a/sst2", "b/sst2"]
+
+
 def test_groups_of_an_experiment_are_named_by_their_arms(run):
     made = [
         run(f"{arm}/seed-{seed}/student", seed=seed, init=arm)
