@@ -27,7 +27,7 @@ from road_ray.data.task_and_dataset import (
     Tag,
 )
 from road_ray.errors import DivergedError
-from road_ray.evaluation import calibration, metrics, squad
+from road_ray.evaluation import metrics, squad
 from road_ray.evaluation.metrics import Thresholds
 from road_ray.evaluation.spans import SpanPrediction, best_spans
 from road_ray.models.config import Precision
@@ -232,7 +232,7 @@ def evaluate_logits(
         found |= further
     if known.any() and classes:
         found |= metrics.label_balance(predicted[known], gold[known])
-        diagnostics = calibration.class_diagnostics(
+        diagnostics = metrics.class_diagnostics(
             values[known], gold[known], classes, temperature or 1.0
         )
     labels = [classes[int(p)] if classes else str(p) for p in predicted]
@@ -283,10 +283,10 @@ def _calibrated(
     """Return the temperature of a rule, or that fitted to these rows, and its metrics."""
     temperature = rule.temperature
     if temperature is None and rule.calibrate and len(gold):
-        temperature = calibration.fit_temperature(logits, gold)
+        temperature = metrics.fit_temperature(logits, gold)
     if temperature is None or not len(gold):
         return temperature, {}
-    return temperature, calibration.calibration_metrics(logits, gold, temperature)
+    return temperature, metrics.calibration_metrics(logits, gold, temperature)
 
 
 def _further(

@@ -30,7 +30,7 @@ from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import plain_label
 from road_ray.errors import ConfigError, DataError, ResourceError, shorten
 from road_ray.inference.input_rows import file_rows
-from road_ray.inference.partial_output import PartialOutput
+from road_ray.inference.predict_file import PartialOutput
 
 _log = logging.getLogger(__name__)
 WRITERS = {".parquet": "to_parquet", ".csv": "to_csv", ".jsonl": "to_json"}  # of a Dataset

@@ -12,7 +12,7 @@ import torch
 
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.evaluation import squad
-from road_ray.evaluation.calibration import (
+from road_ray.evaluation.metrics import (
     calibration_metrics,
     class_diagnostics,
     coverage,

@@ -26,8 +26,7 @@ from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 from road_ray.inference.load_model import load
-from road_ray.inference.partial_output import PartialOutput
-from road_ray.inference.predict_file import finish, predict_file
+from road_ray.inference.predict_file import PartialOutput, finish, predict_file
 from tests.published import TEXTS, publish
 from tests.row_files import write_rows
 from tests.runs import python

@@ -24,8 +24,7 @@ from road_ray.data.task_and_dataset import Choose
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.inference.load_model import load
-from road_ray.inference.predictor import Predictor
-from road_ray.inference.tagged_words import Sentence, grouped, words_of
+from road_ray.inference.predictor import Predictor, Sentence, grouped, words_of
 from tests.published import TEXTS, publish
 from tests.tiny_encoder import model_of_all_tasks
 

@@ -192,9 +192,7 @@ class Encoder:
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences of a text, each with the space before it, which is part of the first
-    token in byte-level vocabularies.
-    """
+    """Return the sentences, each with the space before it, which byte-level tokens begin with."""
     bounds = [0, *(end.start() for end in _SENTENCE_END.finditer(text)), len(text)]
     return [text[start:end] for start, end in pairwise(bounds)]
 

@@ -79,9 +79,7 @@ class Range(Config):
 
     @property
     def edges(self) -> tuple[Any, ...]:
-        """Every choice, or lowest and highest value, with a fraction between them unless all are
-        whole numbers: if these are valid, so are all draws.
-        """
+        """Values that make all draws valid if they are: choices, or both ends and a fraction."""
         if self.choice is not None:
             return self.choice
         return self.bounds if self.int or self.logint else (*self.bounds, sum(self.bounds) / math.e)

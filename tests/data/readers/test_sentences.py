@@ -10,8 +10,7 @@ from functools import partial
 import pytest
 
 from road_ray.data.catalog import dataset, task
-from road_ray.data.readers.choices import choice_questions
-from road_ray.data.readers.layouts import read_split
+from road_ray.data.readers.layouts import choice_questions, read_split
 from road_ray.data.readers.tables import Table
 from road_ray.data.task_and_dataset import Columns, label_text
 from tests.data.entries import read
