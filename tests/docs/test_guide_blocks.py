@@ -31,7 +31,7 @@ ALL = {  # run without their names
     )
 }
 ELSEWHERE = {
-    # An unpinned torch of the package index is gigabytes; `make demo` is `experiment/test_demo.py`.
+    # An unpinned torch of the package index is gigabytes; `make demo` is `experiment/test_run.py`.
     ("README.md", "install"): "docs/results/first_hour.sh",
     ("docs/guides/distillation.md", "label"): "tests/inference/test_label_rows.py",
     ("docs/reliability.md", "tests"): "tests/chaos/__main__.py",

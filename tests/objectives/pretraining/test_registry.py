@@ -11,8 +11,10 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel
 
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.worker import recompute
+from tests.objectives import every
 from tests.objectives.tiny import objective_of
 
 
@@ -69,3 +71,22 @@ def test_the_encoder_loads_with_plain_transformers(objective, wide_batch, tmp_pa
     loaded = AutoModel.from_pretrained(tmp_path).eval()
     objective.eval()
     assert_close(loaded(**inputs).last_hidden_state, objective.encoder(**inputs).last_hidden_state)
+
+
+@pytest.mark.parametrize("name", every.CASES)
+def test_counts_are_known_before_the_forward_pass(name, tmp_path):
+    objective, batch = every.case_of(name, tmp_path, layers=1)
+    prepared = objective.prepare(batch)
+    counts = {name: int(term.count) for name, term in objective(prepared).terms.items()}
+    assert {name: int(count) for name, count in objective.counts(prepared).items()} == counts
+
+
+def test_ddp_finds_the_tensors_of_losses():
+    from torch.nn.parallel.distributed import _find_tensors
+
+    term = Term(torch.ones(()), torch.tensor(2))
+    pair = torch.tensor(3), torch.tensor(4)
+    tensors = list(_find_tensors(Losses({"a": term}, {"b": pair})))
+    assert [id(tensor) for tensor in tensors] == [
+        id(tensor) for tensor in (term.total, term.count, *pair)
+    ]

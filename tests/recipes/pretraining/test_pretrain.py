@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import time
 
 import pytest
 
+import road_ray as rr
+from road_ray.data.corpus import build_corpus
+from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
+from road_ray.objectives.supervised import Supervised
+from road_ray.system import remote_files
 from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.object_store import Line, object_store
+from tests.runs import weights
 
 
 @pytest.fixture
@@ -80,3 +90,134 @@ def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(attempt, tmp
         2, f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory"
     )
     assert not (tmp_path / "shards").exists()
+
+
+PROBE = {"data.evaluate_on": ["sst2"], "training.evaluate_every_steps": 2}
+ACCURACY = "eval/sst2/accuracy"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("road_ray.recipes.pretraining.pretrain._STEPS", 3)
+        yield
+
+
+@pytest.fixture(scope="module")
+def probed(pretraining, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("probed") / "run"
+    return rr.pretrain(overrides=pretraining | PROBE, run_dir=directory)
+
+
+def test_the_figures_are_those_of_a_fine_tuning(probed, world, tmp_path):
+    keys = {"data.root": world, "data.max_length_tokens": 64, "training.steps": 3}
+    tuned = rr.finetune(init=probed.directory, run_dir=tmp_path, overrides=keys)
+    assert probed.metrics[ACCURACY] == tuned.metrics[ACCURACY]
+
+
+def test_it_is_told_in_every_due_row_and_at_the_end(probed):
+    rows = read_rows(probed.directory / "metrics.jsonl")
+    assert [row["step"] for row in rows if ACCURACY in row] == [2, 4, 6]
+
+
+def test_missing_data_is_named_before_the_training(pretraining, world, tmp_path):
+    missing = {"data.evaluate_on": ["sst2", "snli"]}
+    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
+    with pytest.raises(DataError, match=message) as error:
+        rr.pretrain(overrides=pretraining | missing, run_dir=tmp_path / "run")
+    assert "data.root" in str(error.value)
+
+
+def test_the_training_is_the_same_and_nothing_is_left(probed, pretrained, pretraining, tmp_path):
+    assert weights(probed) == weights(pretrained)
+    assert weights(rr.pretrain(overrides=pretraining, seed=1, run_dir=tmp_path)) != weights(probed)
+    assert not list(probed.directory.glob(".probe-*"))
+
+
+def test_a_stop_during_a_probe_stops_the_training_which_goes_on(
+    pretraining, pretrained, tmp_path, monkeypatch
+):
+    forward, calls = Supervised.forward, iter(range(100))
+
+    def interrupted(self, batch):
+        if next(calls) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return forward(self, batch)
+
+    overrides = pretraining | PROBE
+    with monkeypatch.context() as patch:
+        patch.setattr(Supervised, "forward", interrupted)
+        with pytest.raises(InterruptedRunError, match="stopped after step 2 of 6"):
+            rr.pretrain(overrides=overrides, run_dir=tmp_path)
+    run = rr.pretrain(overrides=overrides, run_dir=tmp_path)
+    assert weights(run) == weights(pretrained)
+    assert not list(tmp_path.glob(".probe-*"))
+
+
+def test_evaluating_nothing_is_refused(pretraining, tmp_path):
+    with pytest.raises(ConfigError, match=r"data\.evaluate_on"):
+        rr.pretrain(overrides=pretraining | {"training.evaluate_every_steps": 2}, run_dir=tmp_path)
+
+
+STEPS = 24
+TRAINING = {"steps": STEPS, "save_every_steps": 2, "log_every_steps": 1}
+
+
+@pytest.fixture(scope="module")
+def line():
+    with object_store("texts") as host:
+        made = Line(host)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def training(line, pretraining, pretrained, tmp_path_factory):
+    """``training(name)``: the run of that name, whose shards are fetched through the line."""
+    root = tmp_path_factory.mktemp("runs")
+    settings = {
+        "data.shards": f"s3://texts/s?endpoint_override={line.host}&scheme=http&region=us-east-1",
+        "data.tokenizer": pretrained.hf_dir,
+        "data.shuffled_shards": 1,
+    }
+    settings |= {f"training.{name}": n for name, n in TRAINING.items()}
+
+    def run(name):
+        own = {"run_dir": root / name, "data.shard_cache": root / f"{name} cache"}
+        return rr.pretrain(overrides=pretraining | settings | own)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build_corpus, "_ROWS_PER_SHARD", 40)
+        patch.setattr(build_corpus, "_BLOCK_CHARACTERS", 2000)
+        yield run
+
+
+@pytest.fixture(scope="module")
+def calm(training):
+    """The weights of a run whose line is whole; it builds the corpus."""
+    return weights(training("calm"))
+
+
+def test_a_line_that_is_cut_in_a_shard_costs_a_pause_only(training, calm, line):
+    line.cut_after(20_000)
+    assert weights(training("cut")) == calm
+    assert line.cuts == 1
+
+
+def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
+    training, calm, line, monkeypatch
+):
+    monkeypatch.setattr(remote_files, "_GIVE_UP_SECONDS", 2.0)
+    line.cut_after(40_000, down=True)
+    began = time.monotonic()
+    message = r"shard.*cannot be read at byte \d+(?s:.)*attempts in(?s:.)*fix(?s:.)*same command"
+    with pytest.raises(ResourceError, match=message):
+        training("gone")
+    assert time.monotonic() - began < 60
+    line.down = False
+    run = training("gone")
+    assert weights(run) == calm
+    assert [row["step"] for row in read_rows(run.directory / "metrics.jsonl")] == [
+        *range(1, STEPS + 1)
+    ]
+    assert "resumed" in (run.directory / "events.jsonl").read_text()
