@@ -62,7 +62,7 @@ def test_generators_that_look_at_no_context(attempt, tmp_path, kind):
     assert not (tmp_path / "run" / "hf" / "generator").exists()
 
 
-def test_two_stages_are_two_runs(attempt, tmp_path):
+def test_two_stages_are_two_runs(attempt, tmp_path, caplog):
     """A masked language model, then a discriminator that begins as it, the generator frozen."""
     assert attempt("first", objective__name="mlm", training__steps=2).code == 0
     first = tmp_path / "first"
@@ -76,9 +76,8 @@ def test_two_stages_are_two_runs(attempt, tmp_path):
     assert "train/generator_accuracy" in rows[-1]
     attempt("third", generator__kind="frozen").refused(2, "without generator.init")
     assert attempt("other", objective__name="mlm", seed=1, training__steps=1).code == 0
-    attempt("fourth", **stage | {"generator__init": tmp_path / "other"}).refused(
-        2, "was trained with other embeddings", "fix: generator.tying=none"
-    )
+    attempt("fourth", **stage | {"generator__init": tmp_path / "other"}, console="plain").good()
+    assert f"{tmp_path / 'other'} has other embeddings than" in caplog.text
 
 
 def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):
