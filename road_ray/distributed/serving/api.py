@@ -95,12 +95,12 @@ def row_type(fields: Collection[str], trained: TrainedInput) -> type[RequestRow]
         )
 
     def by_field(values: Any) -> Any:
-        own = trained.columns_in(values, {}).values() if isinstance(values, dict) else ()
-        columns = {column for column in own if isinstance(column, str)}
-        if not columns & {*fields}:
+        own = trained.columns_in(values, {}) if isinstance(values, dict) else {}
+        # A column may have the name of another field; a sentence may come as text or as words.
+        if "words" in own or not any(c in fields and c != name for name, c in own.items()):
             return values
-        named = trained.named(values).items()  # a column has the name of another field
-        return {name: value for name, value in named if name in fields or name not in columns}
+        others = {name: value for name, value in values.items() if name not in own.values()}
+        return others | {name: values[column] for name, column in own.items()}
 
     checks: dict[str, Any] = {"by_field": model_validator(mode="before")(by_field)}
     return create_model("Row", __base__=RequestRow, __validators__=checks, **described)

@@ -82,7 +82,8 @@ class Range(Config):
         """Values that make all draws valid if they are: choices, or both ends and a fraction."""
         if self.choice is not None:
             return self.choice
-        return self.bounds if self.int or self.logint else (*self.bounds, sum(self.bounds) / math.e)
+        low, high = self.bounds
+        return (low, high) if self.int or self.logint else (low, high, low + (high - low) / math.e)
 
 
 class SearchConfig(Config):

@@ -97,10 +97,13 @@ def test_a_row_may_have_the_columns_of_the_training():
 
 
 def test_a_column_may_have_the_name_of_another_field():
-    columns = TrainedInput({"text": "title", "text_pair": "text"})
+    columns = TrainedInput({"text": "title", "text_pair": "text"}, id="guid")
     row = row_type(columns.fields, columns)
-    read = row.model_validate({"title": "a", "text": "b"})
-    assert read == row.model_validate({"text": "a", "text_pair": "b"})
+    read = row.model_validate({"title": "a", "text": "b", "guid": 3})
+    assert read == row.model_validate({"text": "a", "text_pair": "b", "id": 3})
+    columns = TrainedInput({"text": "text"}, id="idx")  # of its own field
+    read = row_type(columns.fields, columns).model_validate({"text": "a", "idx": 3})
+    assert read.model_dump() == {"id": 3, "text": "a"}
 
 
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):

@@ -117,7 +117,7 @@ def test_the_verbs_own_keys_need_no_prefix(file):
         (5, "then.seed: {int: [0, 1]}", "there is no `then`"),
         (5, "seed: {int: [0, 1]}", "`seeds` repeats trials"),
         (5, "optimizer.peak_lr: {loguniform: [0, 1]}", "touches 0"),
-        (5, "data.max_rows: {uniform: [8, 16]}", "data.max_rows = 8.829"),
+        (5, "data.max_rows: {uniform: [8, 16]}", "data.max_rows = 10.943"),
     ],
 )
 def test_a_wrong_range_is_told_with_its_line(file, line, wrong, message):
