@@ -103,12 +103,12 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     file.write_text("page,text,label\n1,fine,++\n2,dull,BAD\n")
     # The rest is recorded; an id that the file lacks is not needed.
     given = {"films": {"text": ["text"], "label_map": {"++": "good"}, "id": "number"}}
-    EvaluateDataConfig.model_validate({"sets": {"films": {"label_map": {"++": "good"}}}})
     data = EvaluateDataConfig.model_validate({"file": "new.csv", "sets": given})
-    split = load_split(
-        "films", "dev", with_trained_data(data, str(model)), tokenizer, evaluated=True
-    )
+    data = with_trained_data(data, str(model))
+    split = load_split("films", "dev", data, tokenizer, evaluated=True)
     assert split.features.gold["labels"].tolist() == [1, 0]
+    default = data.model_validate({"file": "new.csv", "sets": {"films": {"label_map": {}}}})
+    assert with_trained_data(default, str(model)).sets["films"].label_map == {}
     with pytest.raises(ConfigError, match="no such file"):
         with_trained_data(EvaluateDataConfig(file="nev.csv"), str(model))
 
