@@ -100,7 +100,7 @@ def row_type(fields: Collection[str], trained: TrainedInput) -> type[RequestRow]
         if "words" in own or not any(c in fields and c != name for name, c in own.items()):
             return values
         others = {name: value for name, value in values.items() if name not in own.values()}
-        return others | {name: values[column] for name, column in own.items()}
+        return others | {name: values[c] for name, c in own.items() if isinstance(c, str)}
 
     checks: dict[str, Any] = {"by_field": model_validator(mode="before")(by_field)}
     return create_model("Row", __base__=RequestRow, __validators__=checks, **described)

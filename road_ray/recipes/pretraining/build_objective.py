@@ -93,8 +93,8 @@ class _ModelBuilder:
             directory = locate_model(encoder.model_directory(self.init))
             self.heads = encoder.load_parts(model, directory, "init", self.vocab_size)
             encoder.log_heads(self.init, self.heads)
-            tied = isinstance(self.generator, PreTrainedModel) and self.settings.tying != "none"
-            both: Any = (self.generator, model) if tied and self.settings.init else ()
+            own = self.generator if self.settings.kind == "model" and self.settings.init else None
+            both: Any = (own, model) if own is not None and self.settings.tying != "none" else ()
             if both and not torch.equal(*(x.get_input_embeddings().weight for x in both)):
                 text = "%s has other embeddings than %s, which it gets\n  fix: generator.tying=none"
                 logging.getLogger(__name__).warning(text, self.settings.init, self.init)

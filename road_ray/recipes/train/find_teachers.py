@@ -65,14 +65,14 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         label_map = settings.label_map
         manifest = teacher_manifest(named.models, task, label_map, settings.precision, student)
-        length = row_limit(config.data.max_length_tokens, task)
+        own = longest_row_of(read_config(locate_model(model_directory(config.init))))
+        length = min(row_limit(config.data.max_length_tokens, task), own)
         for entry in manifest["teachers"]:
             most = longest_row_of(read_config(Path(entry["directory"])))
             if ANSWERS_FOR not in entry and most < length:  # it reads the student's tokens
                 raise ConfigError(
                     f"{_KEY}: {entry['directory']} has {most} positions, the student's rows up to "
-                    f"{length} tokens\n  fix: data.max_length_tokens={most}, or another teacher\n"
-                    "  nothing was started"
+                    f"{length} tokens\n  fix: data.max_length_tokens={most}\n  nothing was started"
                 )
         models = iter(manifest["teachers"])
         entries = [
