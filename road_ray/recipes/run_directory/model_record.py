@@ -175,7 +175,7 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
-    kept = {key: value for key, value in entry.items() if key not in _OF_FILES}
+    kept = {k: v for k, v in (entry | sets.get(name, {})).items() if k not in _OF_FILES}
     path = Path(file).expanduser().resolve()
     if "id" in kept and suffix_of(path) in TABLES:
         _, first = next(iter(table_rows(path)), ("", {}))

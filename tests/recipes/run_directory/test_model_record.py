@@ -103,8 +103,7 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     file.write_text("page,text,label\n1,fine,++\n2,dull,BAD\n")
     # The rest is recorded; an id that the file lacks is not needed.
     given = {"films": {"text": ["text"], "label_map": {"++": "good"}, "id": "number"}}
-    data = EvaluateDataConfig.model_validate({"file": "new.csv", "sets": given})
-    data = with_trained_data(data, str(model))
+    data = with_trained_data(data.model_validate({"file": "new.csv", "sets": given}), str(model))
     split = load_split("films", "dev", data, tokenizer, evaluated=True)
     assert split.features.gold["labels"].tolist() == [1, 0]
     default = data.model_validate({"file": "new.csv", "sets": {"films": {"label_map": {}}}})
@@ -125,8 +124,9 @@ def test_a_file_may_have_the_columns_of_a_data_set_of_the_catalogue(
 ):
     model = recorded({"datasets": [name]})
     (tmp_path / "new.csv").write_text(rows)
-    data = with_trained_data(EvaluateDataConfig(file=str(tmp_path / "new.csv")), str(model))
-    assert data.datasets == (f"my_{name}",)
+    given = {"file": str(tmp_path / "new.csv"), "sets": {f"my_{name}": {"metrics": ["matthews"]}}}
+    data = with_trained_data(EvaluateDataConfig.model_validate(given), str(model))
+    assert (data.datasets, data.sets[f"my_{name}"].metrics) == ((f"my_{name}",), ("matthews",))
     split = load_split(f"my_{name}", "dev", data, tokenizer, evaluated=True)
     assert split.features.gold["labels"].tolist() == [1]
 
