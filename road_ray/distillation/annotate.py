@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from road_ray.data.batching import allowed_positions
 from road_ray.data.examples import UNKNOWN
@@ -153,8 +154,15 @@ def student_loss(
             "  fix: give the model labels, or start_positions and end_positions"
         )
     label_loss: Tensor = outputs.loss
-    if not (targets_of(batch) != UNKNOWN).any():  # a mean over no labels is NaN
+    targets = targets_of(batch).to(label_loss.device)
+    known, is_number = targets != UNKNOWN, targets.is_floating_point()
+    if not known.any():  # a mean over no labels is NaN
         label_loss = torch.zeros_like(label_loss)
+    elif is_number and not known.all():  # to the losses of numbers -100 is a number
+        logits = outputs.logits.reshape(targets.shape)[known]
+        several = batch["soft_logits"].ndim > outputs.logits.ndim
+        of = functional.binary_cross_entropy_with_logits if several else functional.mse_loss
+        label_loss = of(logits, targets[known].to(logits))
     spans = getattr(outputs, "start_logits", None) is not None
     heads = (outputs.start_logits, outputs.end_logits) if spans else ()
     total, count = soft_loss_sum(
@@ -162,6 +170,6 @@ def student_loss(
         batch,
         temperature=temperature,
         mask=allowed_of(batch) if spans else None,
-        regression=targets_of(batch).is_floating_point(),
+        regression=is_number,
     )
     return (1 - kd_weight) * label_loss + kd_weight * (total / count.clamp(min=1))

@@ -63,16 +63,24 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         self.weigh = resolve(name, **{**shared, **(rule or {})})
         self.temperature, self.lookahead = temperature, lookahead
         self.kd_weight, self.average_loss = schedule_of(schedule, kd_weight), average_loss
+        self._epoch: Any = None
         super().__init__(*arguments, **options)
 
     def get_train_dataloader(self) -> Any:
-        """Return the loader of the ``Trainer``, with annotated batches."""
+        """Return the loader of the ``Trainer``, whose batches stay on the host until they are
+        annotated: teachers would wait for the student's step on its device.
+        """
         loader = super().get_train_dataloader()
         if hasattr(loader, "device"):
-            # Batches stay on the host until they are annotated, or teachers would wait for the
-            # student's step on its device; the Trainer moves them then.
-            loader.device = None
-        return _AnnotatedLoader(loader, self)
+            loader.device = None  # the Trainer moves each batch before its step
+        return loader
+
+    def get_batch_samples(self, epoch_iterator: Any, *sizes: Any) -> Any:
+        """Return the next annotated batches of an epoch, and what the ``Trainer`` adds to them."""
+        if epoch_iterator is not self._epoch:  # requests of an epoch run ahead over its steps
+            self._epoch = epoch_iterator
+            self._annotated = self.annotated(epoch_iterator, self.lookahead)
+        return super().get_batch_samples(self._annotated, *sizes)
 
     def annotated(self, batches: Iterable[Mapping[str, Any]], lookahead: int) -> Iterator[Any]:
         """Yield the batches with the teachers' answers."""
@@ -86,28 +94,10 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         num_items_in_batch: Any = None,
     ) -> Any:
         """Return the student's loss; for a batch of evaluation the model's own."""
-        if model.training and "soft_logits" not in inputs:
-            # In a resumed epoch the Trainer's own loader wraps the annotated one.
-            (inputs,) = self.annotated([inputs], 0)
-        outputs = model(**model_inputs(inputs))
-        loss = outputs.loss
+        # Without the number of items, which would scale the labels' loss alone.
+        loss, outputs = super().compute_loss(model, model_inputs(inputs), return_outputs=True)
         if "soft_logits" in inputs:
+            outputs.loss = loss  # with label smoothing the model itself gives none
             kd_weight = self.kd_weight(self.state.global_step / max(self.state.max_steps, 1))
             loss = student_loss(outputs, inputs, temperature=self.temperature, kd_weight=kd_weight)
         return (loss, outputs) if return_outputs else loss
-
-
-class _AnnotatedLoader:
-    """Data loader with annotated batches; all other attributes are those of the loader."""
-
-    def __init__(self, loader: Any, trainer: DistillationTrainer) -> None:
-        self._loader, self._trainer = loader, trainer
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return self._trainer.annotated(self._loader, self._trainer.lookahead)
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)

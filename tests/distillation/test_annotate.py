@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 from torch.testing import assert_close
 from transformers import ElectraForSequenceClassification
 
@@ -311,6 +312,19 @@ def test_a_batch_without_labels_learns_from_the_teachers_alone():
     assert outputs.loss.isnan()
     loss = student_loss(outputs, unknown, kd_weight=0.25)
     assert_close(loss, 0.25 * kd_loss(outputs.logits, SOFT, temperature=2.0))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_number_or_several_labels_that_are_unknown_add_no_loss(columns):
+    logits = torch.tensor([[0.5, -1.0], [2.0, 1.0], [0.0, 3.0]])[:, :columns]
+    gold = torch.tensor([[1.0, 0.0], [-100.0, -100.0], [0.0, 1.0]])[:, :columns]
+    shape = (3, columns) if columns == 1 else (3, columns, 2)
+    batch = {"soft_logits": torch.zeros(shape), "kd_keep": torch.ones(shape[:columns])}
+    batch["labels"] = gold if columns == 2 else gold[:, 0]
+    of = functional.mse_loss if columns == 1 else functional.binary_cross_entropy_with_logits
+    outputs = SimpleNamespace(logits=logits, loss=of(logits, gold))  # as transformers has it
+    rows = torch.tensor([0, 2])
+    assert_close(student_loss(outputs, batch, kd_weight=0.0), of(logits[rows], gold[rows]))
 
 
 def annotated(logits, labels, rule="mean", each=False):
