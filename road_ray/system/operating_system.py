@@ -67,12 +67,14 @@ def keep_freed_memory() -> None:
     """Keep freed memory in the process, so that a step reuses the memory of the last one.
 
     Returning it to the system page by page costs a step of twelve layers on a CPU 5 to 8% in fp32
-    and 14 to 17% in bf16. Peak memory does not change. No effect without glibc.
+    and 14 to 17% in bf16. No effect without glibc. What earlier runs of this process left returns
+    to the system first: a process that ran a dozen trainings held 10 GB, of which 1.7 were in use.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
-        mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.malloc_trim(0)
+        libc.mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
+        libc.mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
 def lock_exclusively(file: TextIO) -> str | None:

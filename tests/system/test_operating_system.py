@@ -35,6 +35,24 @@ accuracy = run.metrics["eval/sst2/accuracy"]
 print(json.dumps([accuracy, prediction, size, "ray" in sys.modules]))
 """
 
+MEMORY = """
+import torch
+from road_ray.system.operating_system import keep_freed_memory
+used = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096 // 2**20
+keep_freed_memory()
+blocks = [torch.ones(200_000) for _ in range(400)]  # 320 MB
+last = blocks.pop()
+blocks.clear()
+kept = used()
+keep_freed_memory()
+print(kept - used())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_a_run_returns_the_memory_that_the_one_before_it_left():
+    assert int(python(MEMORY).stdout) > 250
+
 
 @pytest.mark.slow
 def test_core_trains_and_predicts_without_what_only_linux_has_and_without_ray(sentiment, tmp_path):
