@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from road_ray.reporting.plots import Plot, inline_svg
+from road_ray.reporting.plots import ASSETS, Plot, inline_svg
 from road_ray.reporting.text_tables import printable
 
 if TYPE_CHECKING:
@@ -150,7 +149,8 @@ def filled(sections: Sequence[Section]) -> list[Section]:
 
 def render(page: Page, place: Path = Path()) -> str:
     """Return the page as HTML for a file in the directory ``place``, where its links start."""
-    return _template().render(page=page, place=place, css=asset("page.css"), js=asset("page.js"))
+    page_html = template("page.html", breakable=_breakable, inline_svg=inline_svg, link=_link)
+    return page_html.render(page=page, place=place)
 
 
 def _link(target: Path | None, place: Path) -> str:
@@ -200,22 +200,18 @@ def _breakable(text: str) -> Markup:
 
 
 @cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
+def template(name: str, **filters: Callable[..., str]) -> Template:
+    """Return a template of ``assets/`` with filters of its own. Values in HTML are escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
-        autoescape=True,
+        loader=FileSystemLoader(ASSETS),
+        autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         finalize=_in_order,
     )
-    environment.filters |= {"breakable": _breakable, "inline_svg": inline_svg, "link": _link}
-    return environment.from_string(asset("page.html"))
-
-
-@cache
-def asset(name: str) -> str:
-    """Return the text of a file of ``assets/``."""
-    return files("road_ray.reporting.pages").joinpath("assets", name).read_text(encoding="utf-8")
+    environment.filters |= filters
+    return environment.get_template(name)

@@ -22,6 +22,7 @@ from road_ray.reporting.pages.page import (
     Row,
     Section,
     Table,
+    cell,
     filled,
     setting,
 )
@@ -144,14 +145,14 @@ def _result(run: RunRecord) -> list[Block]:
             rows.append([title, value])
             continue
         papers = None if run.limits else published_line(dataset, metric) or None
-        shown = Cell(f"{value:.2f}", value, strong=True)
+        shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
         rows.append([dataset, metric_title(metric), shown, papers])
     every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
     folded = Folded(f"all {len(run.metrics)} metrics", every)
     return [Table(titles, rows), *_by_answerability(run.metrics), folded]
 
 
-def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
+def _by_answerability(metrics: Mapping[str, Any]) -> Iterable[Table]:
     """Yield the scores of questions with and without answer, if a data set has both."""
     rows: list[Row] = []
     for name in metrics:
@@ -160,11 +161,9 @@ def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
         start = name.removesuffix("NoAns_exact")
         prefix = f"{start}at_threshold_" if f"{start}at_threshold_exact" in metrics else start
         for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
-            values = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
-            count = metrics.get(f"{start}{group}total")
-            cells = [Cell(f"{v:.2f}", v) if isinstance(v, int | float) else None for v in values]
-            number = int(count) if isinstance(count, int | float) else None
-            rows.append([start.split("/")[1], title, number, *cells])
+            scores = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
+            count = int(metrics.get(f"{start}{group}total") or 0)
+            rows.append([start.split("/")[1], title, count, *(cell(s, ".2f") for s in scores)])
     if rows:
         note = "At the stored no-answer threshold where there is one, else at 0."
         yield Table(["data set", "questions", "number", "EM", "F1"], rows, note=note)
@@ -214,7 +213,7 @@ def _events(run: RunRecord) -> list[Block]:
             rows.append([when, kind, rest])
         else:
             routine.append(f"{when}  {kind}  {rest}")
-    blocks: list[Block] = [Table(["time (UTC)", "what", "details"], rows)] if rows else []
+    blocks: list[Block] = [Table(["time (UTC)", "what", "details"], rows)]
     if run.rows and not rows:
         blocks.append("None recorded.")
     if routine:
@@ -399,7 +398,7 @@ def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
 
 
 def _percent(part: int, whole: int) -> Cell | None:
-    return Cell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
+    return cell(100 * part / whole, ".2f") if whole else None
 
 
 def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:

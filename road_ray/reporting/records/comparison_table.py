@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from road_ray.errors import CheckpointError
 from road_ray.evaluation.seed_statistics import Difference, compare, holm, interval, summary
-from road_ray.reporting.pages.page import asset
+from road_ray.reporting.plots import ASSETS
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.files import read_json
 
@@ -244,7 +244,7 @@ _SAME |= {"at_threshold_exact": "exact"}
 @cache
 def published_results() -> list[dict[str, str]]:
     """Return all published metrics: dataset, metric, model, value, source."""
-    return list(csv.DictReader(asset("published.csv").splitlines()))
+    return list(csv.DictReader((ASSETS / "published.csv").read_text("utf-8").splitlines()))
 
 
 def published_line(dataset: str, metric: str, most: int = 3) -> str:
