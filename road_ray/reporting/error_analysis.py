@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from road_ray.config import override
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.examples import Example as Row
@@ -34,9 +35,10 @@ def error_examples(run: RunRecord) -> list[Block]:
 
 
 def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> Block:
-    data = run.config.get("data") or {}
-    known = {key: value for key, value in data.items() if key in SourceConfig.model_fields}
-    source = SourceConfig.model_validate(known)
+    known = SourceConfig.model_fields
+    keys = {key.removeprefix("data."): key for key in run.settings if key.startswith("data.")}
+    changes = {n: run.settings[key] for n, key in keys.items() if n.split(".")[0] in known}
+    source = override(SourceConfig(), changes)
     entry, task = find_dataset(name, source)
     root = root_of(name, source)
     if root is None:

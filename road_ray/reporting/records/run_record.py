@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.config.yaml_files import read_yaml
@@ -20,14 +22,13 @@ from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
-# Verb of a run by the first of these keys that its configuration has. The command is not enough:
+# Verb of a run by the first of these keys that its configuration has. The command does not tell it:
 # `road demo` and `road sweep` make runs of other verbs.
 _VERB_OF_KEY = {
     "comparison": "reproduce",
     "mixing": "multitask",
     "distillation": "distill",
     "generator": "pretrain",
-    "stages": "reproduce",
     "num_folds": "teachers",
     "num_teachers": "demo",
     "optimizer": "finetune",
@@ -42,6 +43,22 @@ _ROUTINE = (
 )
 
 ModelFacts = dict[str, Any]  # the content of road_ray.json
+
+
+class _Environment(BaseModel):
+    packages: dict[str, Any] | None = None
+    devices: list[str] | None = None
+
+
+class _Corpus(BaseModel):
+    tokens: int = 0
+
+
+class _Model(BaseModel):
+    init: str | None = None
+    teachers: list[dict[str, Any]] | None = None
+    datasets: list[str] | None = None
+    corpus: _Corpus | None = None
 
 
 @dataclass(frozen=True)
@@ -69,13 +86,8 @@ class RunRecord:
 
     @property
     def verb(self) -> str:
-        """Return the verb of the run, from its configuration or else from its command."""
-        for key, verb in _VERB_OF_KEY.items():
-            if key in self.config:
-                return verb
-        command = list(self.environment.get("command") or ())
-        known = len(command) > 1 and str(command[1]).isalpha()
-        return str(command[1]) if known else "finetune"
+        """Return the verb of the run, by the keys of its configuration."""
+        return next((v for key, v in _VERB_OF_KEY.items() if key in self.config), "finetune")
 
     @property
     def faults(self) -> list[dict[str, Any]]:
@@ -165,23 +177,25 @@ def read_run(directory: Path) -> RunRecord:
     """
     problems: list[str] = []
 
-    def read(name: str, reader: Callable[[Path], Any], missing: Any) -> Any:
+    def read(name: str, reader: Callable[[Path], Any], kind: Any = object) -> Any:
         path = directory / name
         try:
-            return reader(path) if path.is_file() else missing
-        except (OSError, RoadError) as error:
+            content = reader(path) if path.is_file() else None
+            TypeAdapter(kind | None).validate_python(content)
+            return content
+        except (OSError, RoadError, ValidationError) as error:
             why = " ".join(str(error).splitlines()[:3])
             problems.append(f"{name} is damaged and left out: {why}")
-            return missing
+            return None
 
     return RunRecord(
         directory,
-        config=redact(read(CONFIG, lambda path: read_yaml(path).values, {})),
-        environment=redact(read("environment.json", read_json, {})),
-        rows=read("metrics.jsonl", read_metrics, []),
-        metrics=read("metrics.json", read_json, {}),
-        events=[redact(event) for event in read("events.jsonl", read_rows, [])],
-        model=redact(read("hf/road_ray.json", read_json, {})),
+        config=redact(read(CONFIG, lambda path: read_yaml(path).values) or {}),
+        environment=redact(read("environment.json", read_json, _Environment) or {}),
+        rows=read("metrics.jsonl", read_metrics) or [],
+        metrics=read("metrics.json", read_json, dict[str, float | None]) or {},
+        events=[redact(event) for event in read("events.jsonl", read_rows) or []],
+        model=redact(read("hf/road_ray.json", read_json, _Model) or {}),
         problems=tuple(problems),
     )
 
