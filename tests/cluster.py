@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -49,14 +48,9 @@ def until(what: Callable[[], Any], seconds: float, every: float = 0.1) -> bool:
     return True
 
 
-@contextmanager
-def short_directory(within: str = "/tmp") -> Iterator[str]:
+def short_directory(within: str = "/tmp") -> tempfile.TemporaryDirectory[str]:
     """A directory for Ray's files, removed at the end: sockets have a limit to their path."""
-    place = tempfile.mkdtemp(prefix="rr", dir=within)
-    try:
-        yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix="rr", dir=within, ignore_cleanup_errors=True)
 
 
 def make_address_directory() -> None:

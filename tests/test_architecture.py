@@ -37,9 +37,6 @@ MOST_LINES, MOST_FUNCTION_LINES = 500, 60
 # Lines of .py in all: more of one thing is paid with less of another. The aim is 33,500 and 36,000.
 MOST_IN_ALL = {"road_ray": 39_680, "tests": 39_808}
 LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/load_weights.py"}  # of files of others
-FORBIDDEN_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
-FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.unsafe_load", "eval", "exec", "os.system"}
-FORBIDDEN_WORDS = {("shell", True), ("trust_remote_code", True), ("weights_only", False)}
 # Of libraries that offer no other way.
 SWITCHES = {"torch.backends.cudnn.allow_tf32"}
 
@@ -157,26 +154,6 @@ def too_long(path: Path) -> list[str]:
     return wrong
 
 
-def foreign_code(path: Path) -> list[str]:
-    """Imports and calls that could run code which comes from outside."""
-    wrong = [
-        f"{named(path)}:{line}: {name}"
-        for name, line in imports(path)
-        if name.split(".")[0] in FORBIDDEN_MODULES
-    ]
-    for node in nodes_of(path):
-        if not isinstance(node, ast.Call):
-            continue
-        words = {
-            (word.arg, word.value.value)
-            for word in node.keywords
-            if isinstance(word.value, ast.Constant) and isinstance(word.value.value, bool)
-        }
-        if dotted(node.func) in FORBIDDEN_CALLS or words & FORBIDDEN_WORDS:
-            wrong.append(f"{named(path)}:{node.lineno}: {ast.unparse(node)[:80]}")
-    return wrong
-
-
 def foreign_loaders(path: Path) -> list[str]:
     """Loaders of transformers outside the two modules that check what they load."""
     wrong = []
@@ -249,7 +226,7 @@ def vague_docstrings(path: Path) -> list[str]:
 
 LAWS = [
     *(upward_imports, imports_of_ray, private_ray, too_long),
-    *(foreign_code, foreign_loaders, ambient_state, vague_docstrings),
+    *(foreign_loaders, ambient_state, vague_docstrings),
 ]
 
 
@@ -368,21 +345,6 @@ def test_importing_the_package_is_quick(module):
     assert done.stdout.strip() == "[]"
 
 
-def test_a_circle_is_seen_and_one_for_type_checkers_alone_is_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "road_ray")
-    room = tmp_path / "road_ray" / "data"
-    room.mkdir(parents=True)
-    first, two, three = (room / f"{name}.py" for name in ("one", "two", "three"))
-    first.write_text("from road_ray.data import two\n")
-    two.write_text("from road_ray.data.three import x\n")
-    lazy, typed = "def f():\n    ", "if TYPE_CHECKING:\n    "
-    for start, expected in ((lazy, [{first, two, three}]), (typed, [])):
-        three.write_text(f"{start}from road_ray.data.one import y\n")
-        tree.cache_clear()
-        assert circles({path: needed_by(path) for path in (first, two, three)}) == expected
-    tree.cache_clear()
-
-
 def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
     """A checker that finds nothing anywhere would be green as well."""
     bad = tmp_path / "road_ray" / "data" / "bad.py"
@@ -397,11 +359,6 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         "import ray\nray._private.state\n": private_ray,
         "x = 1\n" * 501: too_long,
         "def f():\n" + "    x = 1\n" * 60: too_long,
-        "import pickle\n": foreign_code,
-        "import torch\ntorch.load('x')\n": foreign_code,
-        "eval('1')\n": foreign_code,
-        "run('ls', shell=True)\n": foreign_code,
-        "load('x', trust_remote_code=True)\n": foreign_code,
         "A.from_pretrained('x', trust_remote_code=False)\n": foreign_loaders,
         "def f():\n    global x\n    x = 1\n": ambient_state,
         "from contextvars import ContextVar\nx = ContextVar('x')\n": ambient_state,

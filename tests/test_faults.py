@@ -46,19 +46,3 @@ def test_a_fault_is_passed_only_when_all_its_tests_were_seen_to_pass():
     assert lacking(fault, {"a.py::test_b": good, "a.py::test_c": bad}) == "`test_c` failed"
     assert lacking(fault, {"a.py::test_b": good}) == "`test_c` not run"
     assert lacking(Fault("F01", "x", "y"), {}) == "no test yet"
-
-
-def test_a_test_with_parameters_fails_as_soon_as_one_of_them_does():
-    class Report:
-        duration, user_properties = 1.0, [("64 cores asked of 2", "0.1 s")]
-
-        def __init__(self, name, outcome, when):
-            self.nodeid, self.outcome, self.when = name, outcome, when
-
-    recorder = record.Recorder()
-    for name, outcome in (("tests/a.py::test_b[1]", "failed"), ("tests/a.py::test_b[2]", "passed")):
-        for when in ("setup", "call", "teardown"):
-            recorder.pytest_runtest_logreport(Report(name, outcome, when))
-    (entry,) = recorder.ran.values()
-    assert (entry["outcome"], entry["seconds"]) == ("failed", 6.0)
-    assert entry["figures"] == {"64 cores asked of 2": "0.1 s"}

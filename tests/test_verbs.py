@@ -47,7 +47,7 @@ def test_a_configuration_a_file_or_names_may_be_given(performed, tmp_path):
     (tmp_path / "a.yaml").write_text("seed: 1\n")
     perform("finetune", FinetuneConfig(seed=1), overrides={"data.epochs": 2})
     perform("finetune", str(tmp_path / "a.yaml"), init=Path("runs/pretrain"))
-    perform("finetune", overrides=["seed=1"], run_dir=Path("x"))
+    perform("finetune", FinetuneConfig(), overrides=["seed=1"], run_dir=Path("x"))
     configs = [given[0] for given in performed]
     assert [config.seed for config in configs] == [1, 1, 1]
     assert configs[0].data.epochs == 2
@@ -68,11 +68,6 @@ def test_keys_by_name_decide_as_overrides_do(performed):
     assert [*added.compared.arms] == [*by_name.compared.arms, "slow", "fast"]
     assert (own.comparison, [*own.experiment["arms"]]) == ("own", ["slow", "fast"])
     assert (encoder.data.tokenizer, encoder.data.root) == (None, "DATA")  # not the preset's
-
-
-def test_text_overrides_an_object_too(performed):
-    perform("finetune", FinetuneConfig(), overrides=["seed=1"], init="x")
-    assert performed[0][0] == FinetuneConfig(seed=1, init="x")
 
 
 def test_unknown_names_are_refused(performed):

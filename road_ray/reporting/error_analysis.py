@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from road_ray.config import override
 from road_ray.data.config import SourceConfig
-from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextExample
+from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.examples import Example as Row
 from road_ray.data.load_split import find_dataset, read_examples, root_of
 from road_ray.data.task_and_dataset import Kind, MultiLabel, Regress, label_text, listed_labels
 from road_ray.errors import RoadError, first_line
 from road_ray.evaluation.squad import token_f1
-from road_ray.reporting.pages.page import Block, Example, Examples, Prose
+from road_ray.reporting.pages.page import Block, Example, Examples
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.files import read_json
 
@@ -30,7 +30,7 @@ def error_examples(run: RunRecord) -> list[Block]:
         try:
             blocks.append(_of_dataset(run, path.parent.name, read_json(path)))
         except (OSError, ValueError, LookupError, TypeError, RoadError) as error:
-            blocks.append(Prose([f"{path.parent.name}: no examples: {first_line(error)}"]))
+            blocks.append(f"{path.parent.name}: no examples: {first_line(error)}")
     return blocks
 
 
@@ -42,7 +42,7 @@ def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> B
     entry, task = find_dataset(name, source)
     root = root_of(name, source)
     if root is None:
-        return Prose([f"{name}: no examples, because its data is on the Hub"])
+        return f"{name}: no examples, because its data is on the Hub"
     split = str(run.settings.get("data.split") or "dev")
     rows = [row for row in read_examples(entry, split, root) if row.id in predicted]
     cases = [_scored_error(row, label_text(predicted[row.id]), task.kind) for row in rows]
@@ -53,21 +53,38 @@ def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> B
         "off by 10% of the range or more" if isinstance(task.kind, Regress) else "not exactly right"
     )
     title = f"{name}: {len(wrong):,} of {len(rows):,} {what}"
-    return Examples(title, chosen) if chosen else Prose([f"{name}: every row is right"])
+    return Examples(title, chosen) if chosen else f"{name}: every row is right"
 
 
 def _scored_error(row: Row, predicted: str, kind: Kind) -> tuple[float, Example] | None:
     """Return score and case, or None if the prediction is right or the label is unknown."""
     if isinstance(row, SpanExample):
         return _question(row, predicted)
-    if isinstance(row, TagExample):
-        return _tags(row, predicted)
+    ask, gold, score = " ⟷ ".join(row.texts), None, 0.0
     if isinstance(row, ChoiceExample):
-        if row.answer is None or row.answer == int(predicted):
+        ask, chosen = row.question, row.choices[int(predicted)]
+        gold, predicted = None if row.answer is None else row.choices[row.answer], chosen
+    elif isinstance(row, TagExample):
+        tagged = zip(row.words, row.tags or (), predicted.split(), strict=False)
+        ask = " ".join(row.words)
+        wrong = [(word, tag, other) for word, tag, other in tagged if tag != other]
+        gold = ", ".join(f"{word}: {tag}" for word, tag, _ in wrong)
+        predicted = ", ".join(f"{word}: {other}" for word, _, other in wrong)
+        score = 1 - len(wrong) / max(len(row.words), 1)
+    elif isinstance(kind, Regress) and row.label is not None:
+        score = -abs(float(row.label) - float(predicted)) / (kind.high - kind.low)
+        gold, predicted = row.label, f"{float(predicted):.2f}"
+        if score > -0.1:
             return None
-        gold, chosen = row.choices[row.answer], row.choices[int(predicted)]
-        return 0.0, Example(row.question, (), gold, chosen, f"row {row.id}")
-    return _label(row, predicted, kind)
+    elif isinstance(kind, MultiLabel) and row.label is not None:
+        own, other = ({*listed_labels(text, row.where)} for text in (row.label, predicted))
+        gold, predicted = ", ".join(sorted(own)), ", ".join(sorted(other))
+        score = -len(own ^ other)
+    else:
+        gold = row.label
+    if gold is None or gold == predicted:
+        return None
+    return score, Example(ask, (), gold, predicted, f"row {row.id}")
 
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
@@ -96,34 +113,3 @@ def _context(row: SpanExample, predicted: str) -> list[str]:
     if after < len(row.context):
         tail = tail.rpartition(" ")[0] + " …"
     return [head, row.context[start:end], tail] if size else [head + tail]
-
-
-def _label(row: TextExample, predicted: str, kind: Kind) -> tuple[float, Example] | None:
-    if row.label is None:
-        return None
-    texts = " ⟷ ".join(row.texts)
-    if isinstance(kind, Regress):
-        gap = abs(float(row.label) - float(predicted)) / (kind.high - kind.low)
-        if gap < 0.1:
-            return None
-        return -gap, Example(texts, (), row.label, f"{float(predicted):.2f}", row.where)
-    if isinstance(kind, MultiLabel):
-        own = {*listed_labels(row.label, row.where)}
-        wrong = own ^ {*listed_labels(predicted, row.where)}
-        sets = ", ".join(sorted(own)), ", ".join(sorted(own ^ wrong))
-        return (-len(wrong), Example(texts, (), *sets, f"row {row.id}")) if wrong else None
-    if row.label == predicted:
-        return None
-    return 0.0, Example(texts, (), row.label, predicted, f"row {row.id}")
-
-
-def _tags(row: TagExample, predicted: str) -> tuple[float, Example] | None:
-    """Return the words with a wrong tag; the score is the share of right tags."""
-    tags = predicted.split()
-    if row.tags is None or list(row.tags) == tags:
-        return None
-    wrong = [(w, g, p) for w, g, p in zip(row.words, row.tags, tags, strict=False) if g != p]
-    gold = ", ".join(f"{word}: {tag}" for word, tag, _ in wrong)
-    predicted = ", ".join(f"{word}: {tag}" for word, _, tag in wrong)
-    good = 1 - len(wrong) / max(len(row.words), 1)
-    return good, Example(" ".join(row.words), (), gold, predicted, f"row {row.id}")

@@ -16,6 +16,7 @@ from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, Hub
+from road_ray.reporting.pages.page import template
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.records.run_record import (
     RunRecord,
@@ -29,7 +30,6 @@ from road_ray.system.files import without_places
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
-    from jinja2 import Template
 
 _PIPELINES = {
     "ForQuestionAnswering": "question-answering",
@@ -68,7 +68,8 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     length = run.model.get("max_length_tokens")
     configuration = StringIO()
     YAML().dump(without_places(dict(run.config)), configuration)
-    text = _template().render(
+    card = template("card.md.jinja", plain=_plain, code=_code, fenced=_fenced)
+    text = card.render(
         run=run,
         model=model,
         kind=kind,
@@ -95,17 +96,6 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     return path
 
 
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("road_ray.reporting.pages", "assets")
-    environment = Environment(  # Markdown, whose texts are escaped by _plain, _code and _fenced
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    )
-    environment.filters |= {"plain": _plain, "code": _code, "fenced": _fenced}
-    return environment.get_template("card.md.jinja")
-
-
 def _plain(text: object) -> str:
     """Return text on one line with its Markdown characters escaped."""
     if re.fullmatch(r"[\w.-]+", str(text), re.ASCII):
@@ -116,7 +106,7 @@ def _plain(text: object) -> str:
 def _code(text: object) -> str:
     """Return text as a Markdown code span, also if it contains backticks."""
     shown = printable(str(text))
-    mark = "`" * (_longest_run(shown) + 1)
+    mark = _fence(shown, 1)
     pad = " " if "`" in shown else ""
     return f"{mark}{pad}{shown}{pad}{mark}"
 
@@ -124,13 +114,13 @@ def _code(text: object) -> str:
 def _fenced(text: str, language: str = "") -> str:
     """Return text as a fenced code block, also if it contains fences."""
     shown = printable(text, keep="\n\t")
-    mark = "`" * max(3, _longest_run(shown) + 1)
+    mark = _fence(shown, 3)
     return f"{mark}{language}\n{shown}\n{mark}"
 
 
-def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backticks."""
-    return max(map(len, re.findall("`+", text)), default=0)
+def _fence(text: str, least: int) -> str:
+    """Return more backticks than any run in the text has."""
+    return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", text))])
 
 
 def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Format = Literal["svg", "png", "pdf"]
-_ASSETS = Path(__file__).parent / "pages" / "assets"
+ASSETS = Path(__file__).parent / "pages" / "assets"
 _POINTS = 72  # of an inch: one unit of an SVG is one point
 _PNG_DPI = 3 * _POINTS
 
@@ -200,7 +200,7 @@ def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Pat
 def _style() -> Iterator[None]:
     import matplotlib as mpl
 
-    with mpl.rc_context(fname=_ASSETS / "plots.mplstyle"), warnings.catch_warnings():
+    with mpl.rc_context(fname=ASSETS / "plots.mplstyle"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a label in a script that the font lacks
         yield
 
@@ -208,5 +208,5 @@ def _style() -> Iterator[None]:
 @cache
 def palette() -> dict[str, str]:
     """Return the light colours of pages by name, from their style sheet."""
-    light, _, _ = (_ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")
+    light, _, _ = (ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))

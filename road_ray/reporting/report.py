@@ -23,9 +23,8 @@ REPORT = "report.html"
 Format = Literal["html", "svg", "png", "pdf"]
 
 
-def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | None = None) -> Page:
+def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
     """Return the page of a run, sweep, comparison or folder; several paths are compared.
-    ``place`` is the directory of the page, the start of its links.
 
     Raises ``ConfigError`` if there is nothing to report.
     """
@@ -40,7 +39,7 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
         if is_sweep(path):
             return sweep_page(read_sweep(path))
         if (path / TABLE).is_file():
-            return experiment_page(path, place)
+            return experiment_page(path)
         if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
             return run_page(read_run(path))
     several = len(paths) > 1
@@ -55,7 +54,7 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
             "  fix: name the run_dir of a run; nothing was written"
         )
     title = "Comparison" if several else path.resolve().name
-    return compare_page([read_run(run) for run in runs], title, baseline, place)
+    return compare_page([read_run(run) for run in runs], title, baseline)
 
 
 def report(
@@ -72,10 +71,10 @@ def report(
     place = paths[0] if len(paths) == 1 else Path()
     target = out or place / REPORT
     target = target / REPORT if target.is_dir() else target
-    page = page_of(paths, baseline, target.parent)
+    page = page_of(paths, baseline)
     try:
         if kind == "html":
-            write_text_atomic(target, render(page))
+            write_text_atomic(target, render(page, target.parent))
             return [target]
         return save_plots(page.plots(), out or place / "figures", kind)
     except OSError as error:

@@ -116,15 +116,6 @@ def test_the_picture_of_the_layers_has_the_order_that_is_enforced():
     assert drawn == sorted(drawn, reverse=True)
 
 
-def test_a_broken_link_and_a_missing_function_are_found(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("# A page\n[a](missing.py) [`b`](page.md#a-page) [c](https://example.org)\n")
-    assert links(page) == [("a", "missing.py"), ("`b`", "page.md#a-page")]
-    assert anchors(page) == {"a-page"}
-    assert "load_split" in definitions(ROOT / "road_ray/data/load_split.py")
-    assert entries("a/\n  b.py  text\n  c/\n    d.py\n") == ["a/", "a/b.py", "a/c/", "a/c/d.py"]
-
-
 def test_pages_named_in_messages_and_docstrings_exist():
     names = {
         match

@@ -12,7 +12,7 @@ from road_ray.data.examples import ChoiceExample, TagExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.layouts import read_split
 from road_ray.reporting.error_analysis import _scored_error, error_examples
-from road_ray.reporting.pages.page import Examples, Prose
+from road_ray.reporting.pages.page import Examples
 from road_ray.reporting.records.run_record import read_run
 
 
@@ -73,12 +73,12 @@ def test_a_choice_that_there_is_not_is_said(judged, tmp_path):
     (tmp_path / "mine.csv").write_text("text,a,b,label\nA dog,barks,flies,0\n")
     settings = {"kind": "choose", "dev": "mine.csv", "text": ["text", "a", "b"]}
     _, (block,) = judged("mine", lambda row: "7", tmp_path, sets={"mine": settings})
-    assert block == Prose(["mine: no examples: tuple index out of range"])
+    assert block == "mine: no examples: tuple index out of range"
 
 
 def test_all_right_is_said(judged):
     _, (block,) = judged("squad_v2", lambda row: row.answers[0].text if row.answers else "")
-    assert block == Prose(["squad_v2: every row is right"])
+    assert block == "squad_v2: every row is right"
 
 
 def test_data_that_is_away_is_said(run_directory):
@@ -86,7 +86,7 @@ def test_data_that_is_away_is_said(run_directory):
     place.mkdir(parents=True)
     (place / "predictions.json").write_text("{}")
     (block,) = error_examples(read_run(run_directory))
-    assert "data.root = nowhere" in block.lines[0]
+    assert "data.root = nowhere" in block
 
 
 def test_choices_and_tags_are_shown_by_name():

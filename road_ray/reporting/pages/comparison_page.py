@@ -18,16 +18,15 @@ from road_ray.reporting.pages.page import (
     NOTHING,
     Block,
     Cell,
-    Figures,
     Page,
-    Prose,
+    Row,
     Section,
     State,
     Table,
     Value,
     Verdict,
+    cell,
     filled,
-    link_to,
     setting,
 )
 from road_ray.reporting.pages.run_page import clock, headline
@@ -36,6 +35,7 @@ from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
     Group,
+    Score,
     group_runs,
     is_decisive,
     published_line,
@@ -61,12 +61,9 @@ _ABOUT_TEACHERS = (
 _ABOUT_RIGHT = "Share of labelled training rows on which so many teachers were right."
 
 
-def compare_page(
-    runs: Sequence[RunRecord], title: str, baseline: str | None = None, place: Path | None = None
-) -> Page:
+def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = None) -> Page:
     """Return the page that compares groups with the one named ``baseline`` or of the run with that
-    name; by default the group trained without teachers, else the first. ``place`` is the directory
-    of the page, for links to the pages of the runs.
+    name; by default the group trained without teachers, else the first.
 
     Raises ``ConfigError`` unless ``baseline`` leads to one group.
     """
@@ -76,10 +73,10 @@ def compare_page(
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     about = f"{counted(len(runs), 'run')} in {counted(len(groups), 'group')}; runs that differ only"
     table = table_of_groups(title, f"{about} in their seed form one group.", groups, base, metrics)
-    return Page(title, table.about, "road report", (), _sections(table, runs, groups, place))
+    return Page(title, table.about, "road report", (), _sections(table, runs, groups))
 
 
-def experiment_page(directory: Path, place: Path | None = None) -> Page:
+def experiment_page(directory: Path) -> Page:
     """Return the page of an experiment, from its table and the runs below it.
 
     Raises ``CheckpointError`` for a damaged table.
@@ -87,12 +84,12 @@ def experiment_page(directory: Path, place: Path | None = None) -> Page:
     table = read_table(directory)
     runs = [read_run(path) for path in runs_below(directory)]
     about = f"{table.about[0].upper()}{table.about[1:]}. Published: {table.source}."
-    sections = _sections(table, runs, [], place)
-    return Page(table.comparison.replace("_", " "), about, "comparison", (), sections)
+    title = table.comparison.replace("_", " ")
+    return Page(title, about, "comparison", (), _sections(table, runs, []))
 
 
 def _sections(
-    table: ComparisonTable, runs: Sequence[RunRecord], groups: Sequence[Group], place: Path | None
+    table: ComparisonTable, runs: Sequence[RunRecord], groups: Sequence[Group]
 ) -> list[Section]:
     """Return the sections of a table, and of the runs that it was made from."""
     limits = list(dict.fromkeys(limit for run in runs for limit in run.limits))
@@ -102,12 +99,12 @@ def _sections(
     return filled(
         [
             *(Section(f"Results on {name}", _results(table, name, limits)) for name in scored),
-            Section("Tests", [tests_table(table), Figures(_differences(table))], about),
+            Section("Tests", [tests_table(table), _differences(table)], about),
             Section("Right teachers", [_right(table.arms)], _ABOUT_RIGHT),
-            Section("Failed runs", [Prose(failed, items=True)]),
+            Section("Failed runs", [failed]),
             Section("Differences", [_settings(groups)], "Settings that differ between groups."),
-            Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
-            Section("Runs", [_runs_table(runs, place)], "Click a heading to sort."),
+            Section("Curves", [_curves(groups)], "Mean over the seeds of each group."),
+            Section("Runs", [_runs_table(runs)], "Click a heading to sort."),
         ]
     )
 
@@ -140,13 +137,13 @@ def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[B
             title = f"{name}: {metric_title(metric)}"
             note = "Mean with its 95% interval; circles are single runs."
             plots.append(intervals(title, rows[:_MOST_GROUPS], note))
-    blocks: list[Block] = [_verdict(table, name), Figures(plots), arms_table(table, name)]
+    blocks: list[Block] = [*_verdict(table, name), plots, arms_table(table, name)]
     lines = {metric_title(metric): published_line(name, metric) for metric in metrics}
     papers = [f"Published {title}: {line}." for title, line in lines.items() if line]
     if papers and limits:
         papers = [f"Not comparable with published results: {', '.join(limits)}."]
     if limits or not table.source:  # an experiment has those of its source beside each arm
-        blocks.append(Prose(papers))
+        blocks += papers
     return blocks
 
 
@@ -156,27 +153,31 @@ def arms_table(table: ComparisonTable, name: str) -> Table:
     arms = [arm for arm in [*table.arms, *table.teachers] if arm.figures.keys() & metrics.keys()]
     printed = any(figure.published for arm in arms for figure in arm.figures.values())
     sized = len({arm.parameters for arm in table.arms}) > 1
-    columns, rows = ["arm", "seeds"], []
+    columns = ["arm", "seeds"]
     for title in metrics.values():
         columns += [title, f"{title}, 95%", *([f"{title}, published"] if printed else [])]
+    rows: list[Row] = []
     for arm in arms:
-        row = [Cell(arm.about), _cell(len(arm.seeds), "d")]
+        row: list[Value | Cell] = [arm.about, len(arm.seeds)]
         for key in metrics:
-            cells = [NOTHING, NOTHING, NOTHING]
-            if figure := arm.figures.get(key):
-                spread = "" if figure.deviation is None else f" ± {figure.deviation:.2f}"
-                cells[0] = Cell(f"{figure.mean:.2f}{spread}", figure.mean)
-                if figure.interval:
-                    cells[1] = Cell(f"{figure.low:.2f} to {figure.high:.2f}")
-                cells[2] = _cell(figure.published, ".2f")
+            cells = _figure_cells(arm.figures.get(key))
             row += cells if printed else cells[:2]
-        rows.append([*row, _cell(arm.parameters, ",d")] if sized else row)
+        rows.append([*row, arm.parameters] if sized else row)
     note = "Mean ± standard deviation over seeds, and its 95% interval."
     note += " Published metrics are of large models." if printed else ""
     return Table([*columns, "parameters"] if sized else columns, rows, note=note)
 
 
-def _verdict(table: ComparisonTable, name: str) -> Verdict:
+def _figure_cells(figure: Score | None) -> list[Value | Cell]:
+    """Return a metric of an arm with its deviation, its interval, and the published one."""
+    if figure is None:
+        return [None, None, None]
+    spread = "" if figure.deviation is None else f" ± {figure.deviation:.2f}"
+    bounds = figure.interval and f"{figure.low:.2f} to {figure.high:.2f}"
+    return [Cell(f"{figure.mean:.2f}{spread}", figure.mean), bounds, cell(figure.published, ".2f")]
+
+
+def _verdict(table: ComparisonTable, name: str) -> list[Verdict]:
     """Return a sentence for each difference that survives the correction, or one that none does."""
     titles = {arm.name: arm.about for arm in table.arms}
     tests = [test for test in table.tests if test.data_set == name]
@@ -192,7 +193,7 @@ def _verdict(table: ComparisonTable, name: str) -> Verdict:
             )
             lines.append((text, "good" if better else "bad"))
     none = f"No difference is significant after correction (tests: {len(tests)})."
-    return Verdict(lines or ([(none, "plain")] if tests else []))
+    return [Verdict(lines or [(none, "plain")])] if tests else []
 
 
 def tests_table(table: ComparisonTable) -> Table:
@@ -200,27 +201,25 @@ def tests_table(table: ComparisonTable) -> Table:
     titles = {arm.name: arm.about for arm in table.arms}
     names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
     names += ["effect size", "pairs", "seeds for 80% power"]
-    rows = []
-    for test in table.tests:
-        sure = is_significant(test.p_holm)
-        p_values = [
-            NOTHING if value is None else Cell(probability(value), value)
-            for value in (test.p_value, test.p_holm)
+    rows: list[Row] = [
+        [
+            test.data_set,
+            Cell(titles[test.arm], strong=is_significant(test.p_holm)),
+            titles[test.against],
+            Cell(f"{test.difference:+.2f}", test.difference, strong=is_significant(test.p_holm)),
+            f"{test.low:+.2f} to {test.high:+.2f}",
+            *(_p_cell(p) for p in (test.p_value, test.p_holm)),
+            cell(test.effect_size, "+.2f"),
+            test.pairs,
+            test.needed_pairs,
         ]
-        rows.append(
-            [
-                Cell(test.data_set),
-                Cell(titles[test.arm], strong=sure),
-                Cell(titles[test.against]),
-                Cell(f"{test.difference:+.2f}", test.difference, strong=sure),
-                Cell(f"{test.low:+.2f} to {test.high:+.2f}"),
-                *p_values,
-                _cell(test.effect_size, "+.2f"),
-                _cell(test.pairs, "d"),
-                _cell(test.needed_pairs, ",d"),
-            ]
-        )
+        for test in table.tests
+    ]
     return Table(names, rows)
+
+
+def _p_cell(value: float | None) -> Cell:
+    return NOTHING if value is None else Cell(probability(value), value)
 
 
 def _differences(table: ComparisonTable) -> list[Plot]:
@@ -241,15 +240,11 @@ def _differences(table: ComparisonTable) -> list[Plot]:
 def _right(arms: Sequence[Arm]) -> Table:
     shares = {arm.about: arm.teachers_right for arm in arms if arm.teachers_right}
     most = max(map(len, shares.values()), default=0)
-    rows = [
-        [Cell(about), *(_cell(100 * share, ".1f") for share in row)] + [NOTHING] * (most - len(row))
+    rows: list[Row] = [
+        [about, *(cell(100 * share, ".1f") for share in row), *[None] * (most - len(row))]
         for about, row in shares.items()
     ]
     return Table(["", *(f"{number} right (%)" for number in range(most))], rows)
-
-
-def _cell(value: float | None, form: str) -> Cell:
-    return NOTHING if value is None else Cell(format(value, form), value)
 
 
 def _settings(groups: Sequence[Group]) -> Table:
@@ -258,9 +253,7 @@ def _settings(groups: Sequence[Group]) -> Table:
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
     varied.sort(key=lambda key: any(table.get(key) is None for table in tables))
-    rows: list[Sequence[Value | Cell]] = [
-        [key, *(Cell(_short(table.get(key))) for table in tables)] for key in varied
-    ]
+    rows: list[Row] = [[key, *(Cell(_short(table.get(key))) for table in tables)] for key in varied]
     return Table(["", *(group.name for group in groups)], rows)
 
 
@@ -291,14 +284,14 @@ def _curves(groups: Sequence[Group]) -> list[Plot]:
     return plots
 
 
-def _runs_table(runs: Sequence[RunRecord], place: Path | None) -> Table:
+def _runs_table(runs: Sequence[RunRecord]) -> Table:
     """Return the table of single runs; their names link to their pages."""
     known = Counter(name for run in runs for name in headline(run.metrics))
     metrics = [name for name, _ in known.most_common(_MOST_COLUMNS)]
     shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
-    rows: list[Sequence[Value | Cell]] = [
+    rows: list[Row] = [
         [
-            Cell(run.name, link=link_to(run.directory / "report.html", place)),
+            Cell(run.name, link=run.directory / "report.html"),
             run.verb if run.finished else f"{run.verb}, not finished",
             run.settings.get("seed"),
             run.steps,

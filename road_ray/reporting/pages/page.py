@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from road_ray.reporting.plots import Plot, inline_svg
+from road_ray.reporting.plots import ASSETS, Plot, inline_svg
 from road_ray.reporting.text_tables import printable
 
 if TYPE_CHECKING:
@@ -30,18 +29,19 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell. ``value`` is the sort key if it is not the text, ``link`` a file relative to
-    the page, ``state`` a colour.
+    """A table cell. ``value`` is the sort key if it is not the text, ``link`` a file that may
+    exist, ``state`` a colour.
     """
 
     text: str
     value: Value = None
     strong: bool = False
-    link: str = ""
+    link: Path | None = None
     state: State = "plain"
 
 
 NOTHING = Cell("\N{EN DASH}")
+Row = Sequence[Cell | Value]
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,14 @@ class Table:
     """
 
     names: Sequence[str]
-    rows: Sequence[Sequence[Cell | Value]]
+    rows: Sequence[Row]
     live: bool = False
     trials: Sequence[int] = ()
     note: str = ""
+
+    def __bool__(self) -> bool:
+        """Return True if there are rows."""
+        return bool(self.rows)
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
@@ -66,21 +70,6 @@ class Table:
         """Return for each column if it holds numbers, which are right-aligned."""
         columns = zip(*self.cells, strict=True) if self.rows else [()] * len(self.names)
         return [any(isinstance(c.value, int | float) for c in column) for column in columns]
-
-
-@dataclass(frozen=True)
-class Figures:
-    """A grid of plots."""
-
-    figures: Sequence[Plot]
-
-
-@dataclass(frozen=True)
-class Prose:
-    """Paragraphs, or a list if ``items``."""
-
-    lines: Sequence[str]
-    items: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +106,8 @@ class Verdict:
     lines: Sequence[tuple[str, State]]
 
 
-Block = Table | Figures | Prose | Examples | Folded | Verdict
+# A text is a paragraph, texts are a list, plots a grid.
+Block = Table | Examples | Folded | Verdict | str | list[str] | list[Plot]
 
 
 @dataclass(frozen=True)
@@ -147,42 +137,35 @@ class Page:
     def plots(self) -> list[Plot]:
         """Return all plots in order."""
         blocks = [block for section in self.sections for block in section.blocks]
-        grids = [block for block in blocks if isinstance(block, Figures)]
-        return [figure for grid in grids for figure in grid.figures]
-
-
-_CONTENT = ("rows", "figures", "lines", "examples", "text")  # the fields of a block that has any
+        lists = [block for block in blocks if isinstance(block, list)]
+        return [plot for plots in lists for plot in plots if isinstance(plot, Plot)]
 
 
 def filled(sections: Sequence[Section]) -> list[Section]:
     """Return the sections without empty blocks, and only those that have a block."""
-    full = [
-        replace(
-            section, blocks=[b for b in section.blocks if any(getattr(b, n, ()) for n in _CONTENT)]
-        )
-        for section in sections
-    ]
+    full = [replace(one, blocks=[block for block in one.blocks if block]) for one in sections]
     return [section for section in full if section.blocks]
 
 
-def render(page: Page) -> str:
-    """Return the page as HTML."""
-    return _template().render(page=page, css=asset("page.css"), js=asset("page.js"))
+def render(page: Page, place: Path = Path()) -> str:
+    """Return the page as HTML for a file in the directory ``place``, where its links start."""
+    page_html = template("page.html", breakable=_breakable, inline_svg=inline_svg, link=_link)
+    return page_html.render(page=page, place=place)
 
 
-def link_to(target: Path, place: Path | None) -> str:
-    """Return the link from a page in the directory ``place`` to an existing file; else an empty
-    text.
-    """
-    if place is None or not target.is_file():
+def _link(target: Path | None, place: Path) -> str:
+    """Return the link from a page in ``place`` to an existing file; else an empty text."""
+    if target is None or not target.is_file():
         return ""
     return quote(os.fsencode(os.path.relpath(target.resolve(), place.resolve())))
 
 
-def cell(value: Value) -> Cell:
-    """Return a value as formatted in a table."""
+def cell(value: Value, form: str = "") -> Cell:
+    """Return a value as formatted in a table, a number by ``form`` if that is given."""
     if value is None:
         return NOTHING
+    if form:
+        return Cell(format(value, form), value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return Cell(str(value))
     if isinstance(value, int):
@@ -217,23 +200,18 @@ def _breakable(text: str) -> Markup:
 
 
 @cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
+def template(name: str, **filters: Callable[..., str]) -> Template:
+    """Return a template of ``assets/`` with filters of its own. Values in HTML are escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
-        autoescape=True,
+        loader=FileSystemLoader(ASSETS),
+        autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         finalize=_in_order,
     )
-    environment.filters["breakable"] = _breakable
-    environment.filters["inline_svg"] = inline_svg
-    return environment.from_string(asset("page.html"))
-
-
-@cache
-def asset(name: str) -> str:
-    """Return the text of a file of ``assets/``."""
-    return files("road_ray.reporting.pages").joinpath("assets", name).read_text(encoding="utf-8")
+    environment.filters |= filters
+    return environment.get_template(name)

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from road_ray.errors import RoadError
+from road_ray.errors import RoadError, first_line
 from road_ray.reporting.error_analysis import error_examples
 from road_ray.reporting.health import advice, checks, is_loss, loss_names, right_counts, time_split
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
-    Figures,
     Folded,
     Page,
-    Prose,
+    Row,
     Section,
     Table,
-    Value,
+    cell,
     filled,
     setting,
 )
@@ -59,7 +58,7 @@ def run_page(run: RunRecord) -> Page:
     note = "Percentages, larger is better."
     if run.limits:
         note += f" Not comparable with published results: {', '.join(run.limits)}."
-    health: list[list[Value | Cell]] = [
+    health: list[Row] = [
         [check.name, Cell(check.reading, state=check.state), check.about] for check in checks(run)
     ]
     about_health = "Checks of losses, gradients, teachers and predictions."
@@ -69,7 +68,7 @@ def run_page(run: RunRecord) -> Page:
     evaluated = any(name.startswith("eval/") for name in run.metrics)
     sections = [
         Section("Result", _result(run), note if evaluated else ""),
-        Section("Curves", [Figures(curves(run))]),
+        Section("Curves", [curves(run)]),
         Section("Health", [Table(["check", "reading", "meaning"], health)], about_health),
         Section("Time", _time(run)),
         Section("Teachers", _teachers(run)),
@@ -136,35 +135,35 @@ def _result(run: RunRecord) -> list[Block]:
     principal = {n: v for n, v in run.metrics.items() if is_principal(n) or is_baseline(n)}
     chosen = principal or {n: v for n, v in run.metrics.items() if not n.startswith("time/")}
     if not chosen:
-        return [Prose(["No final metrics."])]
+        return ["No final metrics."]
     titles = ["data set", "metric", "value", "published"] if principal else ["metric", "value"]
-    rows: list[Sequence[Value | Cell]] = []
+    rows: list[Row] = []
     for name, value in chosen.items():
         dataset, metric = _parts(name)
-        title = curve_title(name) if name.startswith("train/") else metric_title(metric)
-        text = f"{value:.2f}" if dataset and isinstance(value, int | float) else None
-        shown = Cell(text, value, strong=True) if text else value
+        if not principal:
+            title = curve_title(name) if name.startswith("train/") else metric_title(metric)
+            rows.append([title, value])
+            continue
         papers = None if run.limits else published_line(dataset, metric) or None
-        rows.append([dataset, title, shown, papers] if principal else [title, shown])
+        shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
+        rows.append([dataset, metric_title(metric), shown, papers])
     every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
     folded = Folded(f"all {len(run.metrics)} metrics", every)
     return [Table(titles, rows), *_by_answerability(run.metrics), folded]
 
 
-def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
+def _by_answerability(metrics: Mapping[str, Any]) -> Iterable[Table]:
     """Yield the scores of questions with and without answer, if a data set has both."""
-    rows: list[Sequence[Value | Cell]] = []
+    rows: list[Row] = []
     for name in metrics:
         if not name.endswith("/NoAns_exact") or name.replace("NoAns", "HasAns") not in metrics:
             continue
         start = name.removesuffix("NoAns_exact")
         prefix = f"{start}at_threshold_" if f"{start}at_threshold_exact" in metrics else start
         for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
-            values = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
-            count = metrics.get(f"{start}{group}total")
-            cells = [Cell(f"{v:.2f}", v) if isinstance(v, int | float) else None for v in values]
-            number = int(count) if isinstance(count, int | float) else None
-            rows.append([start.split("/")[1], title, number, *cells])
+            scores = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
+            count = int(metrics.get(f"{start}{group}total") or 0)
+            rows.append([start.split("/")[1], title, count, *(cell(s, ".2f") for s in scores)])
     if rows:
         note = "At the stored no-answer threshold where there is one, else at 0."
         yield Table(["data set", "questions", "number", "EM", "F1"], rows, note=note)
@@ -174,10 +173,10 @@ def _time(run: RunRecord) -> list[Block]:
     split = time_split(run)
     if not split:
         return []
-    parts: list[Sequence[Value]] = [[name, 1000 * s] for name, s in split.items() if s > 0]
+    parts: list[Row] = [[name, 1000 * s] for name, s in split.items() if s > 0]
     whole = ["the whole step", 1000 * sum(split.values())]
     table = Table(["mean over steps", "ms"], [*parts, whole])
-    return [table, Prose(advice(run, split), items=True)]
+    return [table, advice(run, split)]
 
 
 def _teachers(run: RunRecord) -> list[Block]:
@@ -185,7 +184,7 @@ def _teachers(run: RunRecord) -> list[Block]:
     total, most = sum(counts), len(counts) - 1
     if not total:
         return []
-    rows: list[Sequence[Value]] = [
+    rows: list[Row] = [
         [f"{number} of {most}", 100 * count / total] for number, count in enumerate(counts)
     ]
     note = f"Of {total:,.0f} training rows (for spans: of starts and ends)."
@@ -202,7 +201,7 @@ def _teachers(run: RunRecord) -> list[Block]:
 
 def _events(run: RunRecord) -> list[Block]:
     """Return the table of faults, and the events of a run without faults, folded."""
-    rows: list[list[Value | Cell]] = []
+    rows: list[Row] = []
     routine = []
     for event in run.events:
         when = str(event.get("time", ""))[:19].replace("T", " ")
@@ -214,9 +213,9 @@ def _events(run: RunRecord) -> list[Block]:
             rows.append([when, kind, rest])
         else:
             routine.append(f"{when}  {kind}  {rest}")
-    blocks: list[Block] = [Table(["time (UTC)", "what", "details"], rows)] if rows else []
+    blocks: list[Block] = [Table(["time (UTC)", "what", "details"], rows)]
     if run.rows and not rows:
-        blocks.append(Prose(["None recorded."]))
+        blocks.append("None recorded.")
     if routine:
         blocks.append(Folded(f"routine events: {len(routine)}", "\n".join(routine)))
     return blocks
@@ -340,28 +339,33 @@ def prediction_figures(run: RunRecord) -> list[Block]:
     plots: list[Plot] = []
     paths = sorted((run.directory / "predictions").glob("*/diagnostics.json"))
     for path in paths[:_MOST_SETS]:
+        name = path.parent.name
         try:
-            known = read_json(path)
-            name, drawn = path.parent.name, []
-            if "calibration" in known:
-                drawn.append(_reliability(name, known["calibration"], int(known["rows"])))
-            if "coverage" in known:
-                drawn.append(_coverage(name, known["coverage"]))
-            if "thresholds" in known:
-                drawn.append(_thresholds(name, known["thresholds"], float(known["threshold"])))
-            plots += drawn
-            if "confusion" in known:
-                labels = [str(label) for label in known["labels"]]
-                blocks.append(label_table(name, labels, known["confusion"]))
-            if of_labels := known.get("per_label"):
-                head = [name, *next(iter(of_labels.values()))]
-                blocks.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
-        except (OSError, ValueError, KeyError, TypeError, IndexError, RoadError) as error:
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            blocks.append(Prose([f"{path.parent.name}: no plots: {why}"]))
+            plots_of_set, tables = _of_dataset(name, read_json(path))
+            plots += plots_of_set
+            blocks += tables
+        except (OSError, ValueError, LookupError, TypeError, RoadError) as error:
+            blocks.append(f"{name}: no plots: {first_line(error)}")
     if len(paths) > _MOST_SETS:
-        blocks.append(Prose([f"The first {_MOST_SETS} of {len(paths)} data sets."]))
-    return [Figures(plots), *blocks] if plots else blocks
+        blocks.append(f"The first {_MOST_SETS} of {len(paths)} data sets.")
+    return [plots, *blocks]
+
+
+def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Table]]:
+    """Return the plots and the tables of the predictions on one data set."""
+    plots, tables = [], []
+    if "calibration" in known:
+        plots.append(_reliability(name, known["calibration"], int(known["rows"])))
+    if "coverage" in known:
+        plots.append(_coverage(name, known["coverage"]))
+    if "thresholds" in known:
+        plots.append(_thresholds(name, known["thresholds"], float(known["threshold"])))
+    if "confusion" in known:
+        tables.append(label_table(name, [*map(str, known["labels"])], known["confusion"]))
+    if of_labels := known.get("per_label"):
+        head = [name, *next(iter(of_labels.values()))]
+        tables.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
+    return plots, tables
 
 
 def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
@@ -369,30 +373,32 @@ def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
     predicted for it, from ``counts[gold][predicted]``, with the accuracy of always predicting the
     most frequent label.
     """
+    gold = [sum(row) for row in counts]
     predicted = [sum(column) for column in zip(*counts, strict=True)]
-    rows: list[Sequence[Value | Cell]] = []
-    for place, label in enumerate(labels):
-        right, gold, chosen = counts[place][place], sum(counts[place]), predicted[place]
-        # Precision of a label that is never predicted is undefined, not zero.
-        precision = _percent(right, chosen)
-        scores = [precision, _percent(right, gold), _percent(2 * right, gold + chosen)]
-        # Zeros of the confusion matrix are left out.
-        rows.append([label, gold, chosen, *scores, *(count or None for count in counts[place])])
-    total, most = sum(predicted), max(range(len(labels)), key=lambda n: sum(counts[n]))
-    right = sum(counts[place][place] for place in range(len(labels)))
-    note = (
-        f"Accuracy {100 * right / max(total, 1):.2f}; always {labels[most]}: "
-        f"{100 * sum(counts[most]) / max(total, 1):.2f}."
-    )
-    if total and len(labels) > 1 and sum(count > 0 for count in predicted) == 1:
-        only = labels[max(range(len(labels)), key=lambda n: predicted[n])]
-        note += f" The model predicts {only} for every row."
+    right = [row[n] for n, row in enumerate(counts)]
+    rows: list[Row] = [
+        [
+            label,
+            gold[n],
+            predicted[n],
+            _percent(right[n], predicted[n]),  # undefined, not zero, if it is never predicted
+            _percent(right[n], gold[n]),
+            _percent(2 * right[n], gold[n] + predicted[n]),
+            *(count or None for count in counts[n]),  # zeros are left out
+        ]
+        for n, label in enumerate(labels)
+    ]
+    total, most = sum(gold), max(gold)
+    note = f"Accuracy {100 * sum(right) / max(total, 1):.2f}; "
+    note += f"always {labels[gold.index(most)]}: {100 * most / max(total, 1):.2f}."
+    if total and len(labels) > 1 and max(predicted) == total:
+        note += f" The model predicts {labels[predicted.index(total)]} for every row."
     names = [name, "rows", "predicted", "precision", "recall", "F1"]
     return Table([*names, *(f"as {label}" for label in labels)], rows, note=note)
 
 
 def _percent(part: int, whole: int) -> Cell | None:
-    return Cell(f"{100 * part / whole:.2f}", 100 * part / whole) if whole else None
+    return cell(100 * part / whole, ".2f") if whole else None
 
 
 def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:

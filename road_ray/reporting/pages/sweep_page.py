@@ -8,21 +8,18 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import isfinite, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from road_ray.reporting.pages.page import (
-    NOTHING,
     Block,
     Cell,
-    Figures,
     Folded,
     Page,
-    Prose,
+    Row,
     Section,
     Table,
     Value,
@@ -118,7 +115,7 @@ def sweep_page(sweep: Sweep) -> Page:
     settings = json.dumps(sweep.settings, indent=2, default=str)
     sections = [
         Section("Best", _best(sweep, tied)),
-        Section("Figures", [Figures(drawn.all())], _ABOUT_FIGURES),
+        Section("Figures", [drawn.all()], _ABOUT_FIGURES),
         Section("Trials", [_table(sweep)], _ABOUT_TRIALS),
         Section("Failures", [_failures(sweep)]),
         Section("Set-up", [Folded("sweep", settings)] if sweep.settings else []),
@@ -159,7 +156,7 @@ def _value(trial: Trial, which: int) -> str:
 
 def _best(sweep: Sweep, tied: str) -> list[Block]:
     if not sweep.best:
-        return [Prose(["No trial is complete yet."])]
+        return ["No trial is complete yet."]
     chosen, note = sorted(sweep.best, key=lambda t: t.values[0])[:20], ""
     if len(sweep.metrics) == 1:
         ranked = sorted(sweep.complete, key=lambda t: t.values[0], reverse=sweep.larger[0])
@@ -167,14 +164,7 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
         if len(ranked) > 3:
             note = "The best of many trials is partly luck. Run it again with other seeds "
             note += "before you compare it with other results."
-    rows: list[Sequence[Value | Cell]] = [
-        [
-            Cell(str(trial.number)),
-            *(Cell(_value(trial, n), v, n == 0 and not tied) for n, v in enumerate(trial.values)),
-            *(trial.params.get(key) for key in sweep.params),
-        ]
-        for trial in chosen
-    ]
+    rows = [[str(t.number), *_drawn_and_scored(sweep, t, strong=not tied)] for t in chosen]
     table = Table(["trial", *sweep.metrics, *sweep.params], rows, note=note)
     return [Verdict([(tied, "plain")]), table] if tied else [table]
 
@@ -182,17 +172,21 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
 def _table(sweep: Sweep) -> Table:
     rows = []
     for trial in sweep.trials:
-        values = [Cell(_value(trial, n), v) for n, v in enumerate(trial.values)]
-        values += [NOTHING] * (len(sweep.metrics) - len(values))
         seconds = None if trial.seconds is None else Cell(clock(trial.seconds), trial.seconds)
-        params = [trial.params.get(key) for key in sweep.params]
-        rows.append([trial.number, trial.state, *values, *params, seconds])
+        rows.append([trial.number, trial.state, *_drawn_and_scored(sweep, trial), seconds])
     names = ["trial", "state", *sweep.metrics, *sweep.params, "time"]
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
 
 
+def _drawn_and_scored(sweep: Sweep, trial: Trial, *, strong: bool = False) -> list[Value | Cell]:
+    """Return the values of a trial, the first in bold if ``strong``, and its parameters."""
+    values = [Cell(_value(trial, n), v, strong and n == 0) for n, v in enumerate(trial.values)]
+    missing = [None] * (len(sweep.metrics) - len(values))
+    return [*values, *missing, *(trial.params.get(key) for key in sweep.params)]
+
+
 def _failures(sweep: Sweep) -> Table:
-    rows: list[Sequence[Value | Cell]] = []
+    rows: list[Row] = []
     for trial in sweep.trials:
         reason = str(trial.attributes.get("reason") or "")
         if trial.state == "failed" or (reason and trial.state != "pruned"):
@@ -223,15 +217,9 @@ class SweepPlots:
         complete = self.sweep.complete
         if self.tied:
             return {trial.number: None for trial in complete}
-        from scipy.stats import rankdata
-
-        sign = 1 if self.sweep.larger[0] else -1
-        ranks = rankdata([sign * trial.values[0] for trial in complete], "dense")
-        last = max(ranks, default=1) - 1
-        return {
-            trial.number: float(rank - 1) / last if last else 1.0
-            for trial, rank in zip(complete, ranks, strict=True)
-        }
+        values = sorted({trial.values[0] for trial in complete}, reverse=not self.sweep.larger[0])
+        last = len(values) - 1
+        return {t.number: values.index(t.values[0]) / last if last else 1.0 for t in complete}
 
     @cached_property
     def importances(self) -> dict[str, float]:
@@ -271,17 +259,16 @@ class SweepPlots:
         if len(self.sweep.complete) > 1 and self.sweep.varied:
             if not self.tied and (surface := self.surface()):
                 plots.append(surface)
-            plots += [
-                self._scatter(key, key, self.sweep.metrics[0])
-                for key in self.sweep.varied[:_MOST_SLICES]
-            ]
+            plots += [self._scatter(key, key) for key in self.sweep.varied[:_MOST_SLICES]]
         return plots
 
     def history(self) -> Plot:
         """Return the value of each trial and the best value so far."""
         complete = self.sweep.complete
         note = "The line is the best so far." if complete else "No trial is complete."
-        plot = self._scatter(f"History: {self.sweep.metrics[0]}", "trial", "", note)
+        plot = self._scatter(f"History: {self.sweep.metrics[0]}", "trial", note=note)
+        plot.axes.locator_params(axis="x", integer=True)
+        plot.axes.set_title("", loc="left")  # the metric is in the title above
         best = [*accumulate((t.values[0] for t in complete), max if self.sweep.larger[0] else min)]
         if best:
             last = max(trial.number for trial in self.sweep.trials)
@@ -354,38 +341,32 @@ class SweepPlots:
                 logarithmic(axis, values)
         return plot
 
-    def _scatter(self, title: str, x: str, y: str, note: str = "") -> Plot:
-        """Return a plot with a dot for each complete trial. An axis is a key, a metric, the number
-        of the trial ("trial"), or the first metric without a label.
+    def _scatter(self, title: str, x: str, y: str = "", note: str = "") -> Plot:
+        """Return a plot with a dot for each complete trial. An axis is a key, a metric (the first
+        by default) or "trial", the number of the trial.
         """
-        trials = [
-            trial
-            for trial in self.sweep.complete
-            if all(name in trial.params for name in (x, y) if name in self.sweep.params)
-        ]
-        plot = new_plot(title, x, y, note=note)
-        across = self._values(x, trials, plot.axes.xaxis)
-        up = self._values(y or self.sweep.metrics[0], trials, plot.axes.yaxis)
-        shade = shade_colors([self.shade[trial.number] for trial in trials])
-        dots = plot.axes.scatter(across, up, 36, shade, edgecolors=palette()["card"], zorder=3)
-        link_trials(dots, [trial.number for trial in trials])
-        return plot
-
-    def _values(self, name: str, trials: Sequence[Trial], axis: XAxis | YAxis) -> list[float]:
-        """Return the position of each trial on an axis, and set its scale or its names."""
-        if name in self.sweep.metrics:
-            return [trial.values[self.sweep.metrics.index(name)] for trial in trials]
-        if name == "trial":
-            axis.axes.locator_params(axis="x", integer=True)
-            return [float(trial.number) for trial in trials]
-        values = [trial.params[name] for trial in trials]
-        if all(_is_number(value) for value in values):
-            if name in self.sweep.logs and all(value > 0 for value in values):
+        metrics, y = self.sweep.metrics, y or self.sweep.metrics[0]
+        known: dict[int, dict[str, Any]] = {
+            t.number: {"trial": t.number, **dict(zip(metrics, t.values, strict=True)), **t.params}
+            for t in self.sweep.complete
+        }
+        drawn = {number: of_trial for number, of_trial in known.items() if {x, y} <= {*of_trial}}
+        plot, places = new_plot(title, x, y, note=note), []
+        axes: list[tuple[str, XAxis | YAxis]] = [(x, plot.axes.xaxis), (y, plot.axes.yaxis)]
+        for name, axis in axes:
+            values = [of_trial[name] for of_trial in drawn.values()]
+            if not all(map(_is_number, values)):
+                names = sorted({str(value) for value in values})
+                name_ticks(axis, names)
+                values = [names.index(str(value)) for value in values]
+            elif name in self.sweep.logs and all(value > 0 for value in values):
                 logarithmic(axis, values)
-            return values
-        names = sorted({str(value) for value in values})
-        name_ticks(axis, names)
-        return [float(names.index(str(value))) for value in values]
+            places.append(values)
+        shade = shade_colors([self.shade[number] for number in drawn])
+        across, up = places
+        dots = plot.axes.scatter(across, up, 36, shade, edgecolors=palette()["card"], zorder=3)
+        link_trials(dots, [*drawn])
+        return plot
 
 
 def _is_number(value: object) -> bool:

@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from road_ray.errors import CheckpointError
 from road_ray.evaluation.seed_statistics import Difference, compare, holm, interval, summary
-from road_ray.reporting.pages.page import asset
+from road_ray.reporting.plots import ASSETS
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.files import read_json
 
@@ -194,23 +194,15 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
 
 
 def _path_of(members: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return the parts of the path of a group, without the seeds of several runs: ``mean`` for
-    ``mean-10`` and ``mean-11``, ``kd/student`` for ``kd/seed-0/student`` and its like.
+    """Return the parts of the path of a group's first run, without the seeds of several runs:
+    ``mean`` for ``mean-10`` and ``mean-11``, ``kd/student`` for ``kd/seed-0/student`` and its like.
     """
-    first = members[0].directory.resolve().parts
+    *folders, name = members[0].directory.resolve().parts
     if len(members) == 1:
-        return first
-    paths = set()
-    for run in members:
-        *folders, name = run.directory.resolve().parts
-        kept = [folder for folder in folders if not re.fullmatch(r"seed[-_]?\d+", folder)]
-        stem = re.sub(r"([-_]?seed[-_]?|[-_])\d+$", "", name)
-        paths.add((*kept, stem) if stem else tuple(kept))
-    return (
-        paths.pop()
-        if len(paths) == 1
-        else (*first[:-1], f"{first[-1]} and {len(members) - 1} more")
-    )
+        return (*folders, name)
+    kept = [folder for folder in folders if not re.fullmatch(r"seed[-_]?\d+", folder)]
+    stem = re.sub(r"([-_]?seed[-_]?|[-_])\d+$", "", name)
+    return (*kept, stem) if stem else tuple(kept)
 
 
 def is_decisive(key: str) -> bool:
@@ -252,7 +244,7 @@ _SAME |= {"at_threshold_exact": "exact"}
 @cache
 def published_results() -> list[dict[str, str]]:
     """Return all published metrics: dataset, metric, model, value, source."""
-    return list(csv.DictReader(asset("published.csv").splitlines()))
+    return list(csv.DictReader((ASSETS / "published.csv").read_text("utf-8").splitlines()))
 
 
 def published_line(dataset: str, metric: str, most: int = 3) -> str:

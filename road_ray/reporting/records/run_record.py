@@ -22,14 +22,13 @@ from road_ray.training.monitoring.metrics_journal import read_metrics, read_rows
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
-# Verb of a run by the first of these keys that its configuration has. The command is not enough:
+# Verb of a run by the first of these keys that its configuration has. The command does not tell it:
 # `road demo` and `road sweep` make runs of other verbs.
 _VERB_OF_KEY = {
     "comparison": "reproduce",
     "mixing": "multitask",
     "distillation": "distill",
     "generator": "pretrain",
-    "stages": "reproduce",
     "num_folds": "teachers",
     "num_teachers": "demo",
     "optimizer": "finetune",
@@ -47,7 +46,6 @@ ModelFacts = dict[str, Any]  # the content of road_ray.json
 
 
 class _Environment(BaseModel):
-    command: list[str] | None = None
     packages: dict[str, Any] | None = None
     devices: list[str] | None = None
 
@@ -88,13 +86,8 @@ class RunRecord:
 
     @property
     def verb(self) -> str:
-        """Return the verb of the run, from its configuration or else from its command."""
-        for key, verb in _VERB_OF_KEY.items():
-            if key in self.config:
-                return verb
-        command = list(self.environment.get("command") or ())
-        known = len(command) > 1 and str(command[1]).isalpha()
-        return str(command[1]) if known else "finetune"
+        """Return the verb of the run, by the keys of its configuration."""
+        return next((v for key, v in _VERB_OF_KEY.items() if key in self.config), "finetune")
 
     @property
     def faults(self) -> list[dict[str, Any]]:

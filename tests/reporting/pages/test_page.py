@@ -11,10 +11,8 @@ from road_ray.reporting.pages.page import (
     Cell,
     Example,
     Examples,
-    Figures,
     Folded,
     Page,
-    Prose,
     Section,
     Table,
     Verdict,
@@ -27,9 +25,9 @@ EVIL = "<script>alert(1)</script>"
 PLOT = new_plot(EVIL, EVIL, note=EVIL)
 BLOCKS = [
     Table([EVIL], [[EVIL], [Cell(EVIL, EVIL, strong=True)]], live=True, trials=[1, 2], note=EVIL),
-    Figures([PLOT]),
-    Prose([EVIL]),
-    Prose([EVIL], items=True),
+    [PLOT],
+    EVIL,
+    [EVIL],
     Table([EVIL], [[Cell(EVIL, state="fair")]]),
     Verdict([(EVIL, "good")]),
     Examples(EVIL, [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)]),
