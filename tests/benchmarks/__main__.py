@@ -23,7 +23,8 @@ def main() -> None:
     from tests.benchmarks.shapes import device
     from tests.benchmarks.suite import SUITE
 
-    listed = f"{', '.join(SUITE)}; alone: gpu: training on a device"
+    alone = ("gpu: training on a device", "host: what a step costs the CPU that launches it")
+    listed = f"{', '.join(SUITE)}; alone: {', '.join(alone)}"
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=listed)
     parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
@@ -42,6 +43,11 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
+    if chosen.names == ["host"]:
+        from tests.benchmarks import host
+
+        host.main()
+        return
     if chosen.names == ["gpu"]:
         if device().type != "cuda":
             parser.error("gpu: torch sees no CUDA device here")
