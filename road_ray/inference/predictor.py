@@ -137,7 +137,8 @@ class Predictor:
         """
         waiting = iter(rows)
         while chunk := list(islice(waiting, chunk_rows)):
-            yield from self.predict_rows([(where, self.trained.named(row)) for where, row in chunk])
+            named = [(where, self.trained.named(row, self.fields)) for where, row in chunk]
+            yield from self.predict_rows(named)
 
     def predict_rows(
         self, rows: Sequence[tuple[str, Row]], cut: Counter[str] | None = None

@@ -208,7 +208,7 @@ def test_a_body_that_does_not_arrive_is_given_up(client, monkeypatch):
         await client().app(scope, receive, send)
         return answers
 
-    start, body = asyncio.run(asyncio.wait_for(half_sent(), 10))
+    start, body, *_ = asyncio.run(asyncio.wait_for(half_sent(), 10))
     assert start["status"] == 408
     assert json.loads(body["body"])["where"] == "body"
 
