@@ -106,9 +106,8 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
             raise DataError(missing_columns(where, missing, list(row)).split("\n")[0])
         rows.append({name: str(row[name]) for name in dict.fromkeys(columns)})
         shown = {**rows[-1], "labels": ", ".join(settings.labels)}
-        parts = _PLACEHOLDER.split(settings.prompt)  # texts and names in turn
-        parts[1::2] = [shown[name] for name in parts[1::2]]
-        prompts.append("".join(parts))
+        # In one pass: braces in a cell are text.
+        prompts.append(_PLACEHOLDER.sub(lambda name, of=shown: of[name[1]], settings.prompt))
     with closing(PartialOutput(output, "answer", {})) as file:
         client = _Client(settings, file)
         # All that decides an answer but the address.

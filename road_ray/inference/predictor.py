@@ -150,15 +150,10 @@ class Predictor:
         cut = Counter() if cut is None else cut
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
-        groups: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}  # rows with the same number of texts, encoded together
         for number, example in enumerate(examples):
-            if isinstance(example, Sentence) and not example.words:
-                empty: Prediction = {"tags": [], "scores": {}, "words": [], "entities": []}
-                predictions[number] = {"id": example.id} | empty
-            else:
-                # Rows with the same number of texts are encoded together.
-                width = len(example.texts) if isinstance(example, TextExample) else 1
-                groups.setdefault(width, []).append(number)
+            width = len(example.texts) if isinstance(example, TextExample) else 1
+            groups.setdefault(width, []).append(number)
         for width, numbers in groups.items():
             answers = self._predict_group([examples[n] for n in numbers], width, cut)
             for number, answer in zip(numbers, answers, strict=True):
@@ -185,9 +180,7 @@ class Predictor:
             case Classify():
                 return [self._class(kind.labels, row) for row in logits]
             case MultiLabel():
-                limits = self.threshold if isinstance(self.threshold, Mapping) else None
-                temperature = self.record.get("temperature") or 1.0
-                return [_label_set(kind.labels, row, limits, temperature) for row in logits]
+                return [self._label_set(kind.labels, row) for row in logits]
 
     def _logits(
         self, examples: Sequence[Example], width: int, cut: Counter[str]
@@ -199,14 +192,13 @@ class Predictor:
         features = encode(examples, dataset, self.task, self.tokenizer, limits)
         lost = features.tokens_cut
         cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
-        pad_id = pad_id_of(self.tokenizer)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
             logits = batched_logits(
                 lambda batch: self.model(to_device(batch, self.device)),
                 features,
                 self.task.kind,
-                pad_id,
+                pad_id_of(self.tokenizer),
                 # int8 scales activations by the largest of a batch: the answer for a row would
                 # depend on its neighbours.
                 alone=(self.record.get("onnx") or {}).get("quantization") is not None,
@@ -227,6 +219,17 @@ class Predictor:
         rows = zip(np.split(logits, ends), examples, strict=True)
         return [self._choice(row[: len(example.choices)]) for row, example in rows]
 
+    @property
+    def _temperature(self) -> float:
+        return self.record.get("temperature") or 1.0
+
+    def _label_set(self, labels: Sequence[str], logits: Floats) -> Prediction:
+        shares = probabilities_of(logits, self._temperature)
+        limits = self.threshold if isinstance(self.threshold, Mapping) else None
+        chosen = predicted_sets(shares, labels, limits)
+        names = [label for label, has in zip(labels, chosen, strict=True) if has]
+        return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
+
     def _class(self, labels: Sequence[str], logits: Floats) -> Prediction:
         chosen = self._choice(logits)
         best, scores = chosen["choice"], dict(zip(labels, chosen["scores"], strict=True))
@@ -235,7 +238,7 @@ class Predictor:
 
     def _choice(self, logits: Floats) -> Prediction:
         """Return the best choice, None below ``min_confidence``, at the stored temperature."""
-        shares = probabilities(logits, self.record.get("temperature") or 1.0)
+        shares = probabilities(logits, self._temperature)
         best = int(logits.argmax())
         chosen = best if shares[best] >= self.min_confidence else None
         return {"choice": chosen, "score": float(shares[best]), "scores": shares.tolist()}
@@ -307,15 +310,6 @@ class Predictor:
         return check_text(row[field], where, field)
 
 
-def _label_set(
-    labels: Sequence[str], logits: Floats, thresholds: Thresholds | None, temperature: float
-) -> Prediction:
-    shares = probabilities_of(logits, temperature)
-    chosen = predicted_sets(shares, labels, thresholds)
-    names = [label for label, has in zip(labels, chosen, strict=True) if has]
-    return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
-
-
 _JOINERS = "\u200c\u200d\u00ad"  # within a word: zero-width non-joiner and joiner, soft hyphen
 _MARK = "\u0300"  # stands for any combining mark while a text is split
 _UNUSUAL = re.compile(r"[^\w\s!-~]")
@@ -376,7 +370,8 @@ def entities(
         tags = predicted_tags(kind.labels, words)
         shares = [softmax(unknown if w is None else w.astype(np.float64)) for w in words]
         best = [0.0 if w is None else float(s.max()) for w, s in zip(words, shares, strict=True)]
-        scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=True))
+        # A sentence without words has no scores.
+        scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=False))
         found = {"words": list(example.words), "entities": grouped(example, tags, best)}
         predictions.append({"tags": tags, "scores": scores, **found})
     return predictions
