@@ -387,6 +387,8 @@ def class_diagnostics(
     """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels), ``calibration`` and
     ``coverage`` of class logits ``[N, C]`` at a temperature, with labels ``[N]``.
     """
+    from sklearn.metrics import confusion_matrix
+
     predicted, confidence = logits.argmax(-1), probabilities(logits, temperature).max(-1)
     diagnostics: dict[str, Any] = {
         "rows": len(gold),
@@ -394,7 +396,6 @@ def class_diagnostics(
         "coverage": coverage(confidence, predicted == gold),
     }
     if len(labels) <= _MOST_LABELS:
-        confusion = np.zeros((len(labels), len(labels)), dtype=int)
-        np.add.at(confusion, (gold, predicted), 1)
+        confusion = confusion_matrix(gold, predicted, labels=range(len(labels)))
         diagnostics |= {"labels": list(labels), "confusion": confusion.tolist()}
     return diagnostics

@@ -107,22 +107,13 @@ class ColumnChoice:
 
     ``fields`` maps a field to the column that holds it. ``keep`` maps a name in the output to the
     column that is copied there; empty: all columns that the model does not read are copied, under
-    their names, or ``input_NAME`` where predictions have a field of the name. ``ignore`` lists
-    columns that are left out. Raises ``ConfigError`` for a name in ``keep`` that predictions
-    already have.
+    their names. A name that predictions have gets ``input_`` before it. ``ignore`` lists columns
+    that are left out.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     keep: Mapping[str, str] = field(default_factory=dict)
     ignore: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        for name, column in self.keep.items():
-            if _is_taken(name):
-                raise ConfigError(
-                    f"--keep {name}: predictions have a field {name!r}\n"
-                    f"  fix: keep it under another name: --keep input_{name}={column}"
-                )
 
 
 class InputRow(NamedTuple):
@@ -177,11 +168,6 @@ def _names(column: object) -> list[Any]:
     return column if isinstance(column, list) else [column]
 
 
-def _is_taken(name: str) -> bool:
-    """Return True for a name that predictions have."""
-    return name in PREDICTION_FIELDS or name.startswith("score_")
-
-
 def _check_columns(
     where: str,
     row: Row,
@@ -210,14 +196,13 @@ def _check_columns(
 
 def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
     """Return the cells that are copied, by their names in the output."""
-    if columns.keep:
-        return {name: row[column] for name, column in columns.keep.items()}
     used = {name for column in read.values() for name in _names(column)} | {*columns.ignore}
     copied: dict[str, object] = {}
-    for column in (name for name in row if name not in used):
-        name = column
-        while _is_taken(name) or (name != column and (name in row or name in copied)):
+    for name, column in (columns.keep or {n: n for n in row if n not in used}).items():
+        if name in PREDICTION_FIELDS or name.startswith("score_"):
             name = f"input_{name}"
+            while name in row or name in copied:
+                name = f"input_{name}"
         copied[name] = row[column]
     return copied
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +92,9 @@ def load(
     length = row_limit(record.get("max_length_tokens"), task)
     longest = limit_length(tokenizer, positions, length if "max_length_tokens" in record else None)
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
+    given: float | Thresholds | None = threshold
+    if isinstance(task.kind, MultiLabel) and threshold is not None:
+        given = dict.fromkeys(task.kind.labels, threshold)
     return Predictor(
         model=runnable,
         tokenizer=tokenizer,
@@ -101,7 +103,7 @@ def load(
         dtype=dtype,
         max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
-        threshold=_threshold(record, task, threshold),
+        threshold=stored_threshold(record) if given is None else given,
         n_best=n_best,
         record=record,
         min_confidence=min_confidence,
@@ -128,9 +130,7 @@ def _check_options(
     n_best: int,
     min_confidence: float,
 ) -> None:
-    """Raise ``ConfigError`` for rows that are too long, options of answers for another task, and a
-    NaN.
-    """
+    """Raise ``ConfigError`` for rows that are too long and options of answers for another task."""
     if max_length_tokens is not None and max_length_tokens > longest:
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
@@ -147,22 +147,6 @@ def _check_options(
             )
     if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
-    if threshold is not None and math.isnan(threshold):
-        raise ConfigError(
-            "threshold = nan\n  allowed: a number, inf (always answer) or -inf (never)\n"
-            "  fix: correct it, or leave it out for the stored one"
-        )
-
-
-def _threshold(
-    record: Mapping[str, Any], task: Task, given: float | None
-) -> float | Thresholds | None:
-    """Return the given threshold, for each of several labels, or the stored one."""
-    if given is not None:
-        if isinstance(task.kind, MultiLabel):
-            return dict.fromkeys(task.kind.labels, given)
-        return given
-    return stored_threshold(record)
 
 
 def head_directory(place: Path, head: str | None) -> Path:
