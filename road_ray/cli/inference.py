@@ -120,7 +120,7 @@ def _chosen(
     copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
     chosen, trained = ColumnChoice(fields, copied, ignore), TrainedInput.of_model(model, head)
     if source != STDIN and trained.fields:
-        next(input_rows(source, chosen, trained.fields, trained))
+        next(input_rows(source, chosen, trained))
     return chosen
 
 
@@ -146,7 +146,7 @@ def _predict(
     model = call["model"]
     # Of a pool it only says what fields the model has, and a GPU is for the actors.
     predictor = load(model, **options, device="cpu" if pool else None)
-    rows = input_rows(source, call["columns"], predictor.fields, predictor.trained)
+    rows = input_rows(source, call["columns"], predictor.trained)
     if output is None:
         for predictions in predicted(predictor, rows):
             for prediction in predictions:

@@ -47,18 +47,19 @@ class TrainedInput:
 
     ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
     the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers.
-    Empty for a model whose ``road_ray.json`` does not say it.
+    Empty for a model whose ``road_ray.json`` does not say it, which reads the ``usual`` fields.
     """
 
     columns: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
     layout: str = "table"
+    usual: tuple[str, ...] = ()
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> TrainedInput:
+    def of_record(cls, record: Mapping[str, Any], usual: tuple[str, ...] = ()) -> TrainedInput:
         """Return that of a model's ``road_ray.json``."""
         layout = record.get("layout") or "table"
-        return cls(record.get("columns") or {}, record.get("id_column"), str(layout))
+        return cls(record.get("columns") or {}, record.get("id_column"), str(layout), usual)
 
     @classmethod
     def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
@@ -76,13 +77,20 @@ class TrainedInput:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields of a row, empty if they are not known."""
-        return ("text", "words") if "words" in self.columns else tuple(self.columns)
+        return ("text", "words") if "words" in self.columns else tuple(self.columns) or self.usual
 
-    def columns_in(
-        self, row: Row, fields: Sequence[str], chosen: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """Return the column of ``id`` and of each of a model's ``fields`` in a row. The one rule
-        for files, requests and rows of Python:
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Fields that a row may lack: a sentence is a text or its words, and a model that does not
+        record its columns reads single texts too.
+        """
+        if "words" in self.fields:
+            return self.fields
+        return () if self.columns else ("text_pair",)
+
+    def columns_in(self, row: Row, chosen: Mapping[str, str]) -> dict[str, Any]:
+        """Return the column of ``id`` and of each field that a row has. The one rule for files,
+        requests and rows of Python:
 
         A field has the column that is ``chosen``. The others have those of the training if the row
         has all of these, else it is a row by fields. An id may always be in its own column.
@@ -91,11 +99,11 @@ class TrainedInput:
         if not all(name in row for column in known.values() for name in _names(column)):
             known = {}
         known |= {**({"id": self.id} if self.id in row else {}), **chosen}
-        return {n: known.get(n, n) for n in ("id", *fields) if n in known or n in row}
+        return {n: known.get(n, n) for n in ("id", *self.fields) if n in known or n in row}
 
-    def named(self, row: Row, fields: Sequence[str]) -> Row:
+    def named(self, row: Row) -> Row:
         """Return a row by fields of the model, whose columns may be those of the training."""
-        columns = self.columns_in(row, fields, {})
+        columns = self.columns_in(row, {})
         read = {name for column in columns.values() for name in _names(column)}
         others = {name: value for name, value in row.items() if name not in read}
         return others | {name: cell(row, column) for name, column in columns.items()}
@@ -124,12 +132,7 @@ class InputRow(NamedTuple):
     copied: Row
 
 
-def input_rows(
-    source: str,
-    columns: ColumnChoice,
-    fields: tuple[str, ...],
-    trained: TrainedInput = TrainedInput(),
-) -> Iterator[InputRow]:
+def input_rows(source: str, columns: ColumnChoice, trained: TrainedInput) -> Iterator[InputRow]:
     """Yield the rows of a file, or of standard input for ``-``.
 
     Columns are those of ``columns`` and of the training, by ``TrainedInput.columns_in``. A row
@@ -138,15 +141,16 @@ def input_rows(
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
     ``DataError`` for a row that lacks a column and for a file without rows.
     """
-    if unknown := sorted(set(columns.fields) - {*fields, "id"}):
+    allowed = (*trained.fields, "id")
+    if unknown := sorted({*columns.fields}.difference(allowed)):
         raise ConfigError(
             f"column {unknown[0]}={columns.fields[unknown[0]]}: the model has no field "
-            f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
+            f"{unknown[0]!r}\n  allowed: {', '.join(allowed)}"
         )
     number, has_ids = -1, False
     for number, (where, row) in enumerate(file_rows(source, trained)):
-        read = trained.columns_in(row, fields, columns.fields)
-        _check_columns(where, row, read, columns, fields, trained)
+        read = trained.columns_in(row, columns.fields)
+        _check_columns(where, row, read, columns, trained)
         values = {name: cell(row, column) for name, column in read.items()}
         given = values.get("id")
         if is_given := given not in (None, ""):
@@ -169,20 +173,13 @@ def _names(column: object) -> list[Any]:
 
 
 def _check_columns(
-    where: str,
-    row: Row,
-    read: Mapping[str, Any],
-    columns: ColumnChoice,
-    fields: Sequence[str],
-    trained: TrainedInput,
+    where: str, row: Row, read: Mapping[str, Any], columns: ColumnChoice, trained: TrainedInput
 ) -> None:
     """Raise ``DataError`` for a chosen column, or one that a field needs, which is not there."""
     wanted: list[Any] = [*columns.fields.values(), *columns.keep.values()]
-    if "words" in fields:  # or the text that they are of
-        lacking = [] if {"text", "words"} & {*read} else [*fields]
-    else:  # a model that does not record its columns reads single texts too
-        optional = () if trained.columns else ("text_pair",)
-        lacking = [name for name in fields if name not in (*read, *optional)]
+    lacking = [name for name in trained.fields if name not in (*read, *trained.optional)]
+    if not lacking and read.keys().isdisjoint(trained.fields):  # neither a text nor its words
+        lacking = [*trained.fields]
     if lacking:
         of_training = [name for column in trained.columns.values() for name in _names(column)]
         wanted += of_training or lacking

@@ -75,7 +75,7 @@ def predict_file(
             _log.info("%s: resuming after %s", output, counted(file.count, "row"))
         console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
         try:
-            rows = input_rows(source, columns, predictor.fields, predictor.trained)
+            rows = input_rows(source, columns, predictor.trained)
             total = None
             if source != STDIN:
                 total = sum(1 for _ in file_rows(source, predictor.trained))

@@ -107,15 +107,10 @@ class Predictor:
 
     @cached_property
     def trained(self) -> TrainedInput:
-        """Columns of the training that had the fields; empty if they are not recorded."""
-        return TrainedInput.of_record(self.record)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the input fields: those of the training, if they are recorded."""
-        if recorded := self.trained.fields:
-            return recorded
-        return next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
+        """Fields of a row, and the columns that they had in the training, if that is recorded."""
+        kinds = _FIELDS.items()
+        usual = next(names for kind, names in kinds if isinstance(self.task.kind, kind))
+        return TrainedInput.of_record(self.record, usual)
 
     def __call__(
         self, rows: str | Row | Sequence[str | Row] | None = None, **fields: object
@@ -137,7 +132,7 @@ class Predictor:
         """
         waiting = iter(rows)
         while chunk := list(islice(waiting, chunk_rows)):
-            named = [(where, self.trained.named(row, self.fields)) for where, row in chunk]
+            named = [(where, self.trained.named(row)) for where, row in chunk]
             yield from self.predict_rows(named)
 
     def predict_rows(
@@ -294,9 +289,10 @@ class Predictor:
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:
                 pair = row.get("text_pair") is not None
-                if pair and "text_pair" not in self.fields:
+                if pair and "text_pair" not in self.trained.fields:
                     raise DataError(f"{where}: text_pair: the model was trained on single texts")
-                fields = self.trained.fields or (("text", "text_pair") if pair else ("text",))
+                absent = () if pair else self.trained.optional
+                fields = [name for name in self.trained.fields if name not in absent]
                 texts = tuple(self._text(row, field, where) for field in fields)
                 return TextExample(name, texts, None, where)
 
@@ -305,7 +301,7 @@ class Predictor:
             columns = [name for name in self.trained.columns.values() if isinstance(name, str)]
             raise DataError(
                 f"{where}: no field {field!r}; found: {', '.join(map(str, row)) or 'none'}\n"
-                f"  allowed: {', '.join(dict.fromkeys((*self.fields, *columns)))}"
+                f"  allowed: {', '.join(dict.fromkeys((*self.trained.fields, *columns)))}"
             )
         return check_text(row[field], where, field)
 

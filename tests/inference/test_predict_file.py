@@ -28,6 +28,7 @@ from tests.row_files import write_rows
 from tests.runs import python
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
+TEXT = TrainedInput(usual=("text",))
 EACH = ColumnChoice()  # every field is a column of its own name
 
 
@@ -47,14 +48,14 @@ def rows_file(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".jsonl.gz", ".json", ".parquet"])
 def test_every_format_gives_the_same_rows(rows_file, suffix):
-    read = list(input_rows(rows_file(suffix), EACH, ("text", "text_pair")))
+    read = list(input_rows(rows_file(suffix), EACH, TrainedInput(usual=("text", "text_pair"))))
     assert [row.fields for row in read] == ROWS
 
 
 def test_standard_input_takes_texts_and_json_objects(monkeypatch):
     given = b'\xef\xbb\xbfplain text\n\n{"text": "b", "id": 7}\n'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
-    read = [row.fields for row in input_rows("-", EACH, ("text",))]
+    read = [row.fields for row in input_rows("-", EACH, TEXT)]
     assert read == [{"text": "plain text", "id": "0"}, {"text": "b", "id": "7"}]
 
 
@@ -75,7 +76,7 @@ def test_standard_input_takes_texts_and_json_objects(monkeypatch):
 def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
     with pytest.raises(DataError, match=f"(?s){message}"):
-        list(input_rows("-", EACH, ("text",)))
+        list(input_rows("-", EACH, TEXT))
 
 
 CELLS = {"review": "fine", "label": "bad", "my stars": "3", "number": "7", "input_label": "x"}
@@ -106,7 +107,7 @@ def test_columns_of_the_training_or_chosen_ones_are_read_and_others_carried_thro
     rows_file, cells, trained, choice, fields, copied
 ):
     path = rows_file(".csv", [cells])
-    [row] = input_rows(path, ColumnChoice(**choice), trained.fields, trained)
+    [row] = input_rows(path, ColumnChoice(**choice), trained)
     assert tuple(row.fields[name] for name in (*trained.fields, "id")) == fields
     assert row.copied == copied
 
@@ -123,7 +124,7 @@ def test_columns_of_the_training_or_chosen_ones_are_read_and_others_carried_thro
 def test_unknown_columns_are_refused(rows_file, fields, trained, error, message):
     path = rows_file(".csv", [{"body": "a fine film", "text_pair": "b"}])
     with pytest.raises(error, match=message):
-        list(input_rows(path, ColumnChoice(fields), trained.fields, trained))
+        list(input_rows(path, ColumnChoice(fields), trained))
 
 
 def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file):
@@ -131,7 +132,7 @@ def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file)
 
     def ids(*given):
         path = rows_file(".jsonl", [{"text": "a", "id": value} for value in given])
-        return [row.fields["id"] for row in input_rows(path, EACH, ("text",))]
+        return [row.fields["id"] for row in input_rows(path, EACH, TEXT)]
 
     assert ids(None, None, "") == ["0", "1", "2"]
     assert ids("1", None, "7", None) == ["1", "row 1", "7", "row 3"]
@@ -140,9 +141,11 @@ def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file)
 
 def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(rows_file):
     path = rows_file(".jsonl", [{"text": "a"}, {"text": "b", "stars": 3}])
-    assert [row.copied for row in input_rows(path, EACH, ("text",))] == [{}, {"stars": 3}]
+    assert [row.copied for row in input_rows(path, EACH, TEXT)] == [{}, {"stars": 3}]
     flat = {"id": "q", "title": "t", "question": "Who?", "context": "Ada.", "answers": {"text": []}}
-    [row] = input_rows(rows_file(".jsonl", [flat]), EACH, ("question", "context"))
+    [row] = input_rows(
+        rows_file(".jsonl", [flat]), EACH, TrainedInput(usual=("question", "context"))
+    )
     assert set(row.fields) == {"id", "question", "context"}
     assert row.copied == {"title": "t", "answers": {"text": []}}
 

@@ -63,13 +63,11 @@ _FIELDS: dict[str, tuple[Any, str]] = {
 }
 
 
-def row_type(fields: Sequence[str], trained: TrainedInput) -> type[RequestRow]:
-    """Return the type of a row with these fields of the model; a request may have the columns of
-    the training instead, if the model records them. A model that does not record them may read
-    single texts or pairs; a sentence is a text or its words.
+def row_type(trained: TrainedInput) -> type[RequestRow]:
+    """Return the type of a row with the fields of a model; a request may have the columns of the
+    training instead, if the model records them.
     """
-    optional = {"id"} if trained.fields else {"id", "text_pair"}
-    optional |= {"text", "words"} if "words" in fields else set()
+    fields, optional = trained.fields, ("id", *trained.optional)
     described: dict[str, Any] = {}
     for name in ("id", *fields):
         kind, meaning = _FIELDS[name]
@@ -79,7 +77,7 @@ def row_type(fields: Sequence[str], trained: TrainedInput) -> type[RequestRow]:
     def by_field(row: Any) -> Any:
         if not isinstance(row, dict):
             return row
-        named = trained.named(row, fields)
+        named = trained.named(row)
         if "words" in fields and len({"text", "words"} & named.keys()) != 1:
             raise ValueError("give either text or words")
         return named
@@ -303,7 +301,7 @@ def build_api(
     """Return the application; ``digest`` is that of the token that requests must show. Without one,
     requests must name this machine or ``host`` as their host and their origin.
     """
-    kind_of_row = row_type(predictor.fields, predictor.trained)
+    kind_of_row = row_type(predictor.trained)
     reader = RowReader(predictor, config, kind_of_row)
     queue = RowQueue(
         predictor.predict_rows,

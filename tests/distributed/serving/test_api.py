@@ -94,7 +94,7 @@ def test_answers_are_those_of_the_predictor(client, predictor_of, name):
 )
 def test_a_row_may_have_the_columns_of_the_training(columns, given):
     trained = TrainedInput(columns, id="number")
-    row = row_type(trained.fields, trained)
+    row = row_type(trained)
     fields = {name: cell(given, column) for name, column in columns.items()}
     read = row.model_validate(given | {"number": 7})
     assert read == row.model_validate(fields | {"id": 7})
