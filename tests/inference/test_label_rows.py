@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -216,26 +219,40 @@ def test_an_empty_answer_does_not_end_the_log_probabilities(label, server):
     assert all(0 < row["probability_positive"] < 1 for row in rows[1:])  # not of votes
 
 
-def test_an_interrupted_labelling_goes_on_and_asks_nothing_twice(label, server, road, tmp_path):
-    def ten(text, body, count):
-        full = server.asked.total() > 10
-        return JSONResponse({}, 401) if full else completion(text, body, count)
+@pytest.mark.slow
+def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
+    texts = [f"{text} {number}" for number in range(10) for text in TEXTS]
 
-    server.answer = ten
-    with pytest.raises(ConfigError, match="kept: the answers so far"):
-        label(TEXTS, name="out.csv", concurrency=1)
-    assert (tmp_path / ".out.csv.partial").read_text().count('"key"') == 10
-    server.answer = completion
-    (tmp_path / "prompt.txt").write_text('Answer {"label"} as one of {labels}. Text: {text}')
-    words = ["--labels", "negative,positive", "--prompt", tmp_path / "prompt.txt", "--json"]
-    words += ["--output", tmp_path / "out.csv", "--price", "2", "5"]
-    figures = json.loads(road("label", server.url, tmp_path / "data.jsonl", *words).good().out)
-    assert (figures["asked"], figures["rows"]) == (20, 30)
-    assert figures["cost"] == pytest.approx((2 * 200 + 5 * 40) / 1e6)
-    assert server.asked.total() == 31
-    lines = (tmp_path / "out.csv").read_text().splitlines()
+    def slow_completion(text, body, count):
+        time.sleep(0.002)
+        return completion(text, body, count)
+
+    server.answer = slow_completion
+    data, prompt, output = tmp_path / "data.txt", tmp_path / "prompt.txt", tmp_path / "out.csv"
+    data.write_text("\n".join(texts))
+    prompt.write_text("One of {labels}. Text: {text}")
+    command = [sys.executable, "-m", "road_ray", "label", server.url, str(data)]
+    command += ["--labels", "negative,positive", "--prompt", str(prompt)]
+    command += ["--output", str(output), "--concurrency", "4", "--json", "--price", "2", "5"]
+    environment = os.environ | {"OPENAI_API_KEY": SECRET, "PYTHONPATH": str(Path.cwd())}
+    partial = tmp_path / ".out.csv.partial"
+    process = subprocess.Popen(command, env=environment)
+    while not partial.is_file() or partial.read_text().count("key") < len(texts) / 5:
+        time.sleep(0.01)
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    kept = partial.read_text().count('"key"')
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    figures = json.loads(done.stdout)
+    assert figures["asked"] == len(texts) - kept
+    assert figures["cost"] == pytest.approx(
+        (2 * figures["prompt_tokens"] + 5 * figures["answer_tokens"]) / 1e6
+    )
+    assert server.asked.total() <= len(texts) + 4  # those that were on their way at the kill
+    lines = output.read_text().splitlines()
     assert lines[0] == "text,probability_negative,probability_positive,answer"
-    assert [line.split(",")[0] for line in lines[1:]] == TEXTS
+    assert [line.split(",")[0] for line in lines[1:]] == texts
     assert not any(SECRET in path.read_text() for path in tmp_path.iterdir())
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import io
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from contextlib import closing
 
 import pyarrow as pa
@@ -316,18 +320,56 @@ def test_an_output_that_exists_is_never_overwritten(directory, rows_file, tmp_pa
         assert other.count == 0
 
 
-def test_an_output_that_another_is_writing_is_refused_until_it_has_ended(tmp_path):
-    output = tmp_path / "o.jsonl"
-    with closing(PartialOutput(output, "row", {})) as first:
-        first.append([{"id": "0"}])
-        with pytest.raises(ResourceError, match="another process is writing it"):
-            PartialOutput(output, "row", {})
-    with closing(PartialOutput(output, "row", {})) as second:
-        assert second.count == 1
-        finish(second, None)
-    with pytest.raises(ConfigError, match="already exists"):
-        PartialOutput(output, "row", {})
-    assert [path.name for path in tmp_path.iterdir()] == ["o.jsonl"]
+def whole_outputs(path, seed):
+    """Have three processes write one output, kill some at random; return their exit codes."""
+    drawn = random.Random(seed)
+
+    def write(owner):
+        try:
+            file = PartialOutput(path, "row", {"owner": owner % 2})  # one may resume another's
+            for chunk in range(file.count // 3, 6):
+                file.append([{"id": str(3 * chunk + n), "owner": owner % 2} for n in range(3)])
+                time.sleep(0.001 * owner)
+            finish(file, None)
+            file.close()
+        except (ResourceError, ConfigError) as error:
+            os._exit(3 if re.search("another process|already exists", str(error)) else 1)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+
+    started = []
+    for owner in range(3):
+        if (child := os.fork()) == 0:
+            write(owner)
+        started.append(child)
+    for child in started:
+        if drawn.random() < 0.3:
+            time.sleep(drawn.random() * 0.005)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in started]
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.long)])
+def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(tmp_path, rounds):
+    outcomes = Counter()
+    for turn in range(rounds):
+        path = tmp_path / str(turn) / "o.jsonl"
+        path.parent.mkdir()
+        ended = whole_outputs(path, turn)
+        assert set(ended) <= {0, 3, -signal.SIGKILL}, ended
+        outcomes.update(ended)
+        if path.exists():
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            assert [row["id"] for row in rows] == [str(n) for n in range(18)]
+            assert len({row["owner"] for row in rows}) == 1
+        else:
+            assert 0 not in ended
+            with closing(PartialOutput(path, "row", {"owner": 0})) as file:  # the lock is free
+                assert file.count % 3 == 0
+    assert outcomes[0] > rounds / 4
+    assert outcomes[3] > rounds / 5
 
 
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
