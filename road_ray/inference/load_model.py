@@ -28,7 +28,7 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.metrics import Thresholds, stored_threshold
+from road_ray.evaluation.metrics import stored_threshold
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
@@ -92,9 +92,6 @@ def load(
     length = row_limit(record.get("max_length_tokens"), task)
     longest = limit_length(tokenizer, positions, length if "max_length_tokens" in record else None)
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
-    given: float | Thresholds | None = threshold
-    if isinstance(task.kind, MultiLabel) and threshold is not None:
-        given = dict.fromkeys(task.kind.labels, threshold)
     return Predictor(
         model=runnable,
         tokenizer=tokenizer,
@@ -103,7 +100,7 @@ def load(
         dtype=dtype,
         max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
-        threshold=stored_threshold(record) if given is None else given,
+        threshold=stored_threshold(record) if threshold is None else threshold,
         n_best=n_best,
         record=record,
         min_confidence=min_confidence,
