@@ -139,7 +139,8 @@ def input_rows(source: str, columns: ColumnChoice, trained: TrainedInput) -> Ite
     without an id gets its number from 0, and ``row NUMBER`` behind a row that has one.
 
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
-    ``DataError`` for a row that lacks a column and for a file without rows.
+    ``DataError`` for a row that lacks a column, for a given id that was counted before, and for a
+    file without rows.
     """
     allowed = (*trained.fields, "id")
     if unknown := sorted({*columns.fields}.difference(allowed)):
@@ -147,15 +148,23 @@ def input_rows(source: str, columns: ColumnChoice, trained: TrainedInput) -> Ite
             f"column {unknown[0]}={columns.fields[unknown[0]]}: the model has no field "
             f"{unknown[0]!r}\n  allowed: {', '.join(allowed)}"
         )
-    number, has_ids = -1, False
+    number = -1
+    counted: int | None = None  # rows before the first with an id
     for number, (where, row) in enumerate(file_rows(source, trained)):
         read = trained.columns_in(row, columns.fields)
         _check_columns(where, row, read, columns, trained)
         values = {name: cell(row, column) for name, column in read.items()}
         given = values.get("id")
-        if is_given := given not in (None, ""):
-            has_ids = True
-        values["id"] = str(given if is_given else f"row {number}" if has_ids else number)
+        if given in (None, ""):
+            values["id"] = str(number) if counted is None else f"row {number}"
+        else:
+            counted = number if counted is None else counted
+            values["id"] = name = str(given)
+            if name.isdecimal() and name == str(int(name)) and int(name) < counted:
+                raise DataError(
+                    f"{where}: id {name!r} is also the number of a row before it, which has "
+                    "no id\n  fix: give all rows an id, or none"
+                )
         yield InputRow(where, values, _copied(row, read, columns))
     if number < 0:
         raise DataError(

@@ -141,6 +141,8 @@ def test_ids_that_are_null_are_counted_and_never_those_that_are_given(rows_file)
     assert ids(None, None, "") == ["0", "1", "2"]
     assert ids("1", None, "7", None) == ["1", "row 1", "7", "row 3"]
     assert ids(None, "q", None) == ["0", "q", "row 2"]
+    with pytest.raises(DataError, match=r"rows.jsonl:3: id '0' is also the number of a row"):
+        ids(None, None, "0")
 
 
 def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(rows_file):
