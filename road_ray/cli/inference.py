@@ -94,7 +94,7 @@ def predict(
     chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
     options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
-    options["n_best"] = n_best
+    options |= {"n_best": n_best}
     call: dict[str, Any] = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
     pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
     rows = _predict(source, output, call, options, pool if on_pool else None)
@@ -120,7 +120,7 @@ def _chosen(
     copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
     chosen, trained = ColumnChoice(fields, copied, ignore), TrainedInput.of_model(model, head)
     if source != STDIN and trained.fields:
-        next(input_rows(source, chosen, trained.fields, trained))
+        next(input_rows(source, chosen, trained))
     return chosen
 
 
@@ -146,16 +146,14 @@ def _predict(
     model = call["model"]
     # Of a pool it only says what fields the model has, and a GPU is for the actors.
     predictor = load(model, **options, device="cpu" if pool else None)
-    rows = input_rows(source, call["columns"], predictor.fields, predictor.trained)
     if output is None:
+        rows = input_rows(source, call["columns"], predictor.trained)
         for predictions in predicted(predictor, rows):
             for prediction in predictions:
                 typer.echo(json_line(prediction))
         return 0
     if pool is None:
         return predict_file(predictor, source, output, **call)
-    if source != STDIN:  # a mistake in the first row is told before a cluster starts
-        next(rows)
     from road_ray.distributed.batch_inference import batch_inference
 
     place = str(Path(model).resolve()) if Path(model).exists() else model

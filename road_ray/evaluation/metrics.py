@@ -164,14 +164,13 @@ def entity_scores(
     An entity that starts with ``I-`` counts as started. Source: conlleval, as implemented in
     seqeval.
     """
-    from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
+    from seqeval.metrics import accuracy_score
+    from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     predictions, truth = [list(tags) for tags in predicted], [list(tags) for tags in gold]
-    scores = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
-    result = {
-        f"entity_{name}": 100.0 * float(score(truth, predictions, zero_division=0))
-        for name, score in scores.items()
-    }
+    scores = precision_recall_fscore_support(truth, predictions, average="micro", zero_division=0)
+    names = ("entity_precision", "entity_recall", "entity_f1")
+    result = {name: 100.0 * float(score) for name, score in zip(names, scores, strict=False)}
     result["accuracy"] = 100.0 * float(accuracy_score(truth, predictions))
     words = [tag for tags in (predictions, truth) for sentence in tags for tag in sentence]
     _, numbers = np.unique(words, return_inverse=True)
@@ -387,6 +386,8 @@ def class_diagnostics(
     """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels), ``calibration`` and
     ``coverage`` of class logits ``[N, C]`` at a temperature, with labels ``[N]``.
     """
+    from sklearn.metrics import confusion_matrix
+
     predicted, confidence = logits.argmax(-1), probabilities(logits, temperature).max(-1)
     diagnostics: dict[str, Any] = {
         "rows": len(gold),
@@ -394,7 +395,6 @@ def class_diagnostics(
         "coverage": coverage(confidence, predicted == gold),
     }
     if len(labels) <= _MOST_LABELS:
-        confusion = np.zeros((len(labels), len(labels)), dtype=int)
-        np.add.at(confusion, (gold, predicted), 1)
+        confusion = confusion_matrix(gold, predicted, labels=range(len(labels)))
         diagnostics |= {"labels": list(labels), "confusion": confusion.tolist()}
     return diagnostics

@@ -47,7 +47,13 @@ def model_files(model: str | Path) -> tuple[dict[str, Path], list[str]]:
     Raises ``CheckpointError`` for a directory without a model, a damaged one, and a link out of it;
     ``ConfigError`` for a text with a secret.
     """
-    directory = _directory(model)
+    place = Path(model).expanduser()
+    directory = place / "hf" if (place / "hf").is_dir() else place
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(
+            f"{model}: no model: no config.json there or in hf/\n"
+            "  fix: name a finished run or a model directory\n  nothing was sent"
+        )
     for part in {directory, *(path.parent for path in directory.rglob("config.json"))}:
         for weights in (True, False):
             check_hashes(part, weights=weights)
@@ -78,17 +84,6 @@ def model_files(model: str | Path) -> tuple[dict[str, Path], list[str]]:
     if not any(name.endswith((".safetensors", ".onnx")) for name in files):
         raise CheckpointError(f"{directory}: has no weights\n  nothing was sent")
     return files, left_out
-
-
-def _directory(model: str | Path) -> Path:
-    place = Path(model).expanduser()
-    directory = place / "hf" if (place / "hf").is_dir() else place
-    if not (directory / "config.json").is_file():
-        raise CheckpointError(
-            f"{model}: no model: no config.json there or in hf/\n"
-            "  fix: name a finished run or a model directory\n  nothing was sent"
-        )
-    return directory
 
 
 def push(model: str | Path, files: Mapping[str, Path], repository: str, *, public: bool) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,18 +47,19 @@ class TrainedInput:
 
     ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
     the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers.
-    Empty for a model whose ``road_ray.json`` does not say it.
+    Empty for a model whose ``road_ray.json`` does not say it, which reads the ``usual`` fields.
     """
 
     columns: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
     layout: str = "table"
+    usual: tuple[str, ...] = ()
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> TrainedInput:
+    def of_record(cls, record: Mapping[str, Any], usual: tuple[str, ...] = ()) -> TrainedInput:
         """Return that of a model's ``road_ray.json``."""
         layout = record.get("layout") or "table"
-        return cls(record.get("columns") or {}, record.get("id_column"), str(layout))
+        return cls(record.get("columns") or {}, record.get("id_column"), str(layout), usual)
 
     @classmethod
     def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
@@ -68,29 +68,45 @@ class TrainedInput:
         """
         place = Path(model).expanduser()
         for directory in (place / "hf", place):
-            if head or not (directory / MODEL_RECORD).is_file():
-                heads = sorted(directory.glob(f"heads/{head or '*'}/{MODEL_RECORD}"))
-                directory = heads[0].parent if len(heads) == 1 else directory
-            if (directory / MODEL_RECORD).is_file():
-                return cls.of_record(read_json(directory / MODEL_RECORD))
+            whole = [] if head else [*directory.glob(MODEL_RECORD)]
+            records = whole or [*directory.glob(f"heads/{head or '*'}/{MODEL_RECORD}")]
+            if len(records) == 1:
+                return cls.of_record(read_json(records[0]))
         return cls()
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields of a row, empty if they are not known."""
-        return ("text", "words") if "words" in self.columns else tuple(self.columns)
+        return ("text", "words") if "words" in self.columns else tuple(self.columns) or self.usual
 
-    def columns_in(self, row: Row, chosen: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the columns of the training for the fields that are not ``chosen``, if the row has
-        all of them; else none, as its columns are then those of another file.
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Fields that a row may lack: a sentence is a text or its words, and a model that does not
+        record its columns reads single texts too.
         """
-        left = {name: column for name, column in self.columns.items() if name not in chosen}
-        return left if all(n in row for c in left.values() for n in _names(c)) else {}
+        if "words" in self.fields:
+            return self.fields
+        return () if self.columns else ("text_pair",)
+
+    def columns_in(self, row: Row, chosen: Mapping[str, str]) -> dict[str, Any]:
+        """Return the column of ``id`` and of each field that a row has. The one rule for files,
+        requests and rows of Python:
+
+        A field has the column that is ``chosen``. The others have those of the training if the row
+        has all of these, else it is a row by fields. An id may always be in its own column.
+        """
+        known = {name: column for name, column in self.columns.items() if name not in chosen}
+        if not all(name in row for column in known.values() for name in _names(column)):
+            known = {}
+        known |= {**({"id": self.id} if self.id in row else {}), **chosen}
+        return {n: known.get(n, n) for n in ("id", *self.fields) if n in known or n in row}
 
     def named(self, row: Row) -> Row:
-        """Return a row of the training's columns by fields of the model, and any other as it is."""
-        columns = {**self.columns_in(row, {}), **({"id": self.id} if self.id in row else {})}
-        return {**row, **{name: cell(row, column) for name, column in columns.items()}}
+        """Return a row by fields of the model, whose columns may be those of the training."""
+        columns = self.columns_in(row, {})
+        read = {name for column in columns.values() for name in _names(column)}
+        others = {name: value for name, value in row.items() if name not in read}
+        return others | {name: cell(row, column) for name, column in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -99,22 +115,13 @@ class ColumnChoice:
 
     ``fields`` maps a field to the column that holds it. ``keep`` maps a name in the output to the
     column that is copied there; empty: all columns that the model does not read are copied, under
-    their names, or ``input_NAME`` where predictions have a field of the name. ``ignore`` lists
-    columns that are left out. Raises ``ConfigError`` for a name in ``keep`` that predictions
-    already have.
+    their names. A name that predictions have gets ``input_`` before it. ``ignore`` lists columns
+    that are left out.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     keep: Mapping[str, str] = field(default_factory=dict)
     ignore: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        for name, column in self.keep.items():
-            if _is_taken(name):
-                raise ConfigError(
-                    f"--keep {name}: predictions have a field {name!r}\n"
-                    f"  fix: keep it under another name: --keep input_{name}={column}"
-                )
 
 
 class InputRow(NamedTuple):
@@ -125,39 +132,30 @@ class InputRow(NamedTuple):
     copied: Row
 
 
-def input_rows(
-    source: str,
-    columns: ColumnChoice,
-    fields: tuple[str, ...],
-    trained: TrainedInput = TrainedInput(),
-) -> Iterator[InputRow]:
+def input_rows(source: str, columns: ColumnChoice, trained: TrainedInput) -> Iterator[InputRow]:
     """Yield the rows of a file, or of standard input for ``-``.
 
-    A field is read from the column that ``columns`` names. Others are read from the columns of the
-    training if the row has all of these, else from those of their own names. A row without an id
-    gets its number from 0, and ``row NUMBER`` behind a row that has one, so that given and counted
-    ids differ.
+    Columns are those of ``columns`` and of the training, by ``TrainedInput.columns_in``. A row
+    without an id gets its number from 0, and ``row NUMBER`` behind a row that has one.
 
     Raises ``ConfigError`` for a file that does not exist and for a suffix that is not supported,
     ``DataError`` for a row that lacks a column, for a given id that was counted before, and for a
     file without rows.
     """
-    if unknown := sorted(set(columns.fields) - {*fields, "id"}):
+    allowed = (*trained.fields, "id")
+    if unknown := sorted({*columns.fields}.difference(allowed)):
         raise ConfigError(
             f"column {unknown[0]}={columns.fields[unknown[0]]}: the model has no field "
-            f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
+            f"{unknown[0]!r}\n  allowed: {', '.join(allowed)}"
         )
-    seen, number = None, -1
-    read: Mapping[str, str | list[str]] = {}
-    copied: Mapping[str, str] = {}
+    number = -1
     counted: int | None = None  # rows before the first with an id
     for number, (where, row) in enumerate(file_rows(source, trained)):
-        if row.keys() != seen:  # in a table: the first row
-            seen = row.keys()
-            read, copied = _use_of(where, row, columns, fields, trained)
+        read = trained.columns_in(row, columns.fields)
+        _check_columns(where, row, read, columns, trained)
         values = {name: cell(row, column) for name, column in read.items()}
         given = values.get("id")
-        if given is None or given == "":
+        if given in (None, ""):
             values["id"] = str(number) if counted is None else f"row {number}"
         else:
             counted = number if counted is None else counted
@@ -167,7 +165,7 @@ def input_rows(
                     f"{where}: id {name!r} is also the number of a row before it, which has "
                     "no id\n  fix: give all rows an id, or none"
                 )
-        yield InputRow(where, values, {name: row[column] for name, column in copied.items()})
+        yield InputRow(where, values, _copied(row, read, columns))
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
@@ -183,51 +181,44 @@ def _names(column: object) -> list[Any]:
     return column if isinstance(column, list) else [column]
 
 
-def _is_taken(name: str) -> bool:
-    """Return True for a name that predictions have."""
-    return name in PREDICTION_FIELDS or name.startswith("score_")
-
-
-def _use_of(
-    where: str, row: Row, columns: ColumnChoice, fields: tuple[str, ...], trained: TrainedInput
-) -> tuple[Mapping[str, str | list[str]], Mapping[str, str]]:
-    """Return the columns of rows such as ``row`` for each field, and those that are copied, by
-    name. Raises ``DataError`` for a missing column.
-    """
-    usual = {**trained.columns_in(row, columns.fields), **columns.fields}
-    if "id" not in usual and trained.id in row:
-        usual["id"] = trained.id
-    read = {n: usual.get(n, n) for n in ("id", *fields) if n in usual or n in row}
-    lacking = [name for name in fields if name not in read]
-    missing = [n for n in (*columns.fields.values(), *columns.keep.values()) if n not in row]
-    fix = "name the columns of this file by --column FIELD=NAME and --keep NAME"
-    # Of one or two texts, and of a text or its words, one is enough.
-    needs_all = "question" in fields or (bool(trained.columns) and "words" not in fields)
-    if not missing and lacking and (needs_all or lacking == list(fields)):
+def _check_columns(
+    where: str, row: Row, read: Mapping[str, Any], columns: ColumnChoice, trained: TrainedInput
+) -> None:
+    """Raise ``DataError`` for a chosen column, or one that a field needs, which is not there."""
+    wanted: list[Any] = [*columns.fields.values(), *columns.keep.values()]
+    lacking = [name for name in trained.fields if name not in (*read, *trained.optional)]
+    if not lacking and read.keys().isdisjoint(trained.fields):  # neither a text nor its words
+        lacking = [*trained.fields]
+    if lacking:
         of_training = [name for column in trained.columns.values() for name in _names(column)]
-        missing = [name for name in of_training if name not in row] or lacking
-        fix = "name the column by " + " ".join(f"--column {name}=NAME" for name in lacking)
-    if missing:
+        wanted += of_training or lacking
+    if missing := [name for name in wanted if name not in row]:
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
-        raise DataError(f"{first_line}\n  fix: {fix}")
-    if columns.keep:
-        return read, columns.keep
+        raise DataError(
+            f"{first_line}\n  fix: name the columns of this file by --column FIELD=NAME and "
+            "--keep NAME"
+        )
+
+
+def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
+    """Return the cells that are copied, by their names in the output."""
     used = {name for column in read.values() for name in _names(column)} | {*columns.ignore}
-    copied: dict[str, str] = {}
-    for column in (name for name in row if name not in used):
-        name = column
-        while _is_taken(name) or (name != column and (name in row or name in copied)):
+    copied: dict[str, object] = {}
+    for name, column in (columns.keep or {n: n for n in row if n not in used}).items():
+        if name in PREDICTION_FIELDS or name.startswith("score_"):
             name = f"input_{name}"
-        copied[name] = column
-    return read, copied
+            while name in row or name in copied:
+                name = f"input_{name}"
+        copied[name] = row[column]
+    return copied
 
 
 def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[tuple[str, Row]]:
     """Yield ``file:line`` and the row by columns of a file in any format, or of standard input."""
     if source == STDIN:
-        lines = ((f"<stdin>:{n}", line) for n, line in decoded_lines(sys.stdin.buffer, "<stdin>"))
         names = {str(n) for c in trained.columns.values() for n in _names(c)} or {"text", "label"}
-        return _lines(_without_header(lines, names))
+        lines = decoded_lines(sys.stdin.buffer, "<stdin>")
+        return _lines(((f"<stdin>:{number}", line) for number, line in lines), names)
     check_input(source)
     path = Path(source).expanduser()
     suffix = suffix_of(path)
@@ -237,8 +228,8 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
     if trained.layout == "mrqa" and suffix == ".jsonl":
-        first = next((line for _, line in numbered_lines(path)), "")
-        if first.startswith('{"header"') or '"qas"' in first:
+        _, first = next(table_rows(path), ("", {}))
+        if "header" in first or "qas" in first:
             return _questions(path, mrqa_rows(path))
     if articles_in(path):
         return _questions(path, squad_rows(path))
@@ -250,19 +241,6 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         f"{source}: {suffix or 'no suffix'} is not read\n"
         f"  allowed: {', '.join((*TABLES, _LINES))}, all texts also with .gz"
     )
-
-
-def _without_header(lines: Iterator[tuple[str, str]], names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines. Raises ``DataError`` if the first one has names of columns: the cells of a
-    table would be texts.
-    """
-    first = next(lines, None)
-    if first and names <= {cell.strip(' "') for cell in re.split("[,;\t]", first[1])}:
-        raise DataError(
-            f"{first[0]}: the header of a table ({shorten(first[1])}), where one JSON object or "
-            "text a line was expected\n  fix: name a .csv or .tsv file"
-        )
-    yield from chain([first] if first else [], lines)
 
 
 def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
@@ -278,14 +256,21 @@ def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[st
         ) from error
 
 
-def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
-    """Yield a row for each line: a JSON object, or a text. Raises ``DataError`` for an array."""
-    for where, line in lines:
+def _lines(
+    lines: Iterable[tuple[str, str]], names: Collection[str] = ()
+) -> Iterator[tuple[str, Row]]:
+    """Yield a row for each line: a JSON object, or a text. Raises ``DataError`` for a JSON array
+    and for a table with columns of these ``names``, whose lines would be texts.
+    """
+    for number, (where, line) in enumerate(lines):
         text = line.strip()
-        if text == "[" or re.match(r"\[\s*\{", text):
+        is_array = text == "[" or re.match(r"\[\s*\{", text)
+        header = {cell.strip(' "') for cell in re.split("[,;\t]", text)} if not number else set()
+        if is_array or (names and header.issuperset(names)):
             raise DataError(
-                f"{where}: the beginning of a JSON array, where one JSON object or text a line was "
-                "expected\n  fix: write one object a line (jq -c '.[]'), or name a .json file"
+                f"{where}: the beginning of a JSON array or table ({shorten(text)}), where one "
+                "JSON object or text a line was expected\n"
+                "  fix: write one object a line (jq -c '.[]'), or name a .json, .csv or .tsv file"
             )
         if text:
             yield where, parse_json_line(text, where) if text[0] == "{" else {"text": text}

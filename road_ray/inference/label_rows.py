@@ -106,9 +106,7 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
             raise DataError(missing_columns(where, missing, list(row)).split("\n")[0])
         rows.append({name: str(row[name]) for name in dict.fromkeys(columns)})
         shown = {**rows[-1], "labels": ", ".join(settings.labels)}
-        parts = _PLACEHOLDER.split(settings.prompt)  # texts and names in turn
-        parts[1::2] = [shown[name] for name in parts[1::2]]
-        prompts.append("".join(parts))
+        prompts.append(_filled(settings.prompt, shown))
     with closing(PartialOutput(output, "answer", {})) as file:
         client = _Client(settings, file)
         # All that decides an answer but the address.
@@ -256,6 +254,11 @@ class _Client:
             f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {self.file.kept}\n"
             "  fix: to go on, run the same command"
         )
+
+
+def _filled(prompt: str, cells: Mapping[str, str]) -> str:
+    """Return the prompt with the cells; braces in a cell are text."""
+    return _PLACEHOLDER.sub(lambda name: cells[name[1]], prompt)
 
 
 def _text(choice: Mapping[str, Any]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.metrics import Thresholds, stored_threshold
+from road_ray.evaluation.metrics import stored_threshold
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
@@ -101,7 +100,7 @@ def load(
         dtype=dtype,
         max_length_tokens=min(max_length_tokens or length, longest),
         longest_row_tokens=longest,
-        threshold=_threshold(record, task, threshold),
+        threshold=stored_threshold(record) if threshold is None else threshold,
         n_best=n_best,
         record=record,
         min_confidence=min_confidence,
@@ -128,9 +127,7 @@ def _check_options(
     n_best: int,
     min_confidence: float,
 ) -> None:
-    """Raise ``ConfigError`` for rows that are too long, options of answers for another task, and a
-    NaN.
-    """
+    """Raise ``ConfigError`` for rows that are too long and options of answers for another task."""
     if max_length_tokens is not None and max_length_tokens > longest:
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
@@ -147,22 +144,6 @@ def _check_options(
             )
     if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
-    if threshold is not None and math.isnan(threshold):
-        raise ConfigError(
-            "threshold = nan\n  allowed: a number, inf (always answer) or -inf (never)\n"
-            "  fix: correct it, or leave it out for the stored one"
-        )
-
-
-def _threshold(
-    record: Mapping[str, Any], task: Task, given: float | None
-) -> float | Thresholds | None:
-    """Return the given threshold, for each of several labels, or the stored one."""
-    if given is not None:
-        if isinstance(task.kind, MultiLabel):
-            return dict.fromkeys(task.kind.labels, given)
-        return given
-    return stored_threshold(record)
 
 
 def head_directory(place: Path, head: str | None) -> Path:

@@ -10,7 +10,6 @@ import csv
 import json
 import logging
 import math
-import os
 import re
 import time
 from collections import Counter
@@ -20,7 +19,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.data.task_and_dataset import Choose
@@ -39,13 +38,8 @@ SUFFIXES = (".jsonl", ".csv", ".tsv")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\.?\d[\d.]*(?:[eE][+-]?\d+)?$)")
 
 
-class Chunk(NamedTuple):
-    """Predictions of a chunk of rows, and what was cut of them, as ``predict_rows`` counts it."""
-
-    predictions: list[Prediction]
-    cut: Counter[str]
-
-
+Chunk = tuple[list[Prediction], Counter[str]]
+"""Predictions of a chunk of rows, and what was cut of them, as ``predict_rows`` counts it."""
 Predict = Callable[[Iterable[list[InputRow]]], Iterator[Chunk]]
 """Function that yields the predictions of each chunk of rows, in order."""
 
@@ -81,7 +75,7 @@ def predict_file(
             _log.info("%s: resuming after %s", output, counted(file.count, "row"))
         console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
         try:
-            rows = input_rows(source, columns, predictor.fields, predictor.trained)
+            rows = input_rows(source, columns, predictor.trained)
             total = None
             if source != STDIN:
                 total = sum(1 for _ in file_rows(source, predictor.trained))
@@ -93,12 +87,9 @@ def predict_file(
             abstains = "choice" if isinstance(predictor.task.kind, Choose) else "label"
             finish(file, abstains if predictor.min_confidence else None, escape_formulas)
         except KeyboardInterrupt:
-            fix = "to resume, run the same command"
-            if source == STDIN:
-                again = "to predict all rows again, run the same command"
-                fix = f"{again}; a file instead of - is resumed"
+            again = "predict all rows again" if source == STDIN else "resume"
             raise InterruptedRunError(
-                f"{output}: stopped\n  kept: {file.kept}\n  fix: {fix}"
+                f"{output}: stopped\n  kept: {file.kept}\n  fix: to {again}, run the same command"
             ) from None
         finally:
             console.close()
@@ -113,9 +104,9 @@ def predicted(
     """
     predict = predict or partial(map, partial(predict_chunk, predictor))
     cut: Counter[str] = Counter()
-    for chunk in predict(iter(lambda: list(islice(rows, CHUNK_ROWS)), [])):
-        cut += chunk.cut
-        yield chunk.predictions
+    for predictions, lost in predict(iter(lambda: list(islice(rows, CHUNK_ROWS)), [])):
+        cut += lost
+        yield predictions
     if cut["rows"]:
         _log.warning(
             "%s truncated to %d tokens, %.1f%% of all tokens are lost (--max-length-tokens)",
@@ -137,7 +128,7 @@ def predict_chunk(predictor: Predictor, chunk: Sequence[InputRow]) -> Chunk:
     cut: Counter[str] = Counter()
     predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk], cut)
     pairs = zip(predictions, chunk, strict=True)
-    return Chunk([prediction | dict(row.copied) for prediction, row in pairs], cut)
+    return [prediction | dict(row.copied) for prediction, row in pairs], cut
 
 
 def _identity(
@@ -240,11 +231,19 @@ class PartialOutput:
 
     def __init__(self, output: Path, noun: str, identity: Mapping[str, Any]) -> None:
         self.output, self.path = output, output.with_name(f".{output.name}.partial")
-        self.count, self._noun = 0, noun
+        self.count, self._noun, end = 0, noun, 0
         header = json.dumps(identity).encode() + b"\n"
+        check_new(output)
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            self._file, end = self._locked(), 0
+            self._file = self.path.open("a+b")
+            if not try_lock(self._file):
+                raise ResourceError(
+                    f"output = {output}: another process is writing it, in {self.path}\n"
+                    "  fix: wait for it, or name another output\n  kept: all that it writes"
+                )
+            check_new(output)  # the process before may have ended meanwhile
+            self._file.seek(0)
             with suppress(ValueError):  # a damaged line, which is written again with those behind
                 for line in self._file:
                     # A line without an end was being written at a kill.
@@ -257,24 +256,6 @@ class PartialOutput:
             self._file.flush()
         except OSError as error:
             raise self._failure(error) from error
-
-    def _locked(self) -> IO[bytes]:
-        """Return the file, which this process alone may write until it is closed."""
-        while True:
-            check_new(self.output)
-            file = self.path.open("a+b")
-            if not try_lock(file):
-                file.close()
-                raise ResourceError(
-                    f"output = {self.output}: another process is writing it, in {self.path}\n"
-                    "  fix: wait for it, or name another output\n  kept: all that it writes"
-                )
-            # The process before may have removed the file that was opened here.
-            with suppress(FileNotFoundError):
-                if self.path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                    file.seek(0)
-                    return file
-            file.close()
 
     @property
     def kept(self) -> str:
@@ -309,7 +290,7 @@ class PartialOutput:
             sync(staged)  # before the rows go
             check_new(self.output)
             staged.rename(self.output)
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
         except OSError as error:
             raise self._failure(error) from error
         finally:
@@ -317,7 +298,7 @@ class PartialOutput:
 
     def close(self) -> None:
         """Let the next process have the file; without a row it is removed."""
-        if not self.count and not self._file.closed:
+        if not self.count:
             self.path.unlink(missing_ok=True)
         with suppress(OSError):  # a full disk, which ``append`` has reported
             self._file.close()

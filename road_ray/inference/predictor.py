@@ -107,15 +107,10 @@ class Predictor:
 
     @cached_property
     def trained(self) -> TrainedInput:
-        """Columns of the training that had the fields; empty if they are not recorded."""
-        return TrainedInput.of_record(self.record)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the input fields: those of the training, if they are recorded."""
-        if recorded := self.trained.fields:
-            return recorded
-        return next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
+        """Fields of a row, and the columns that they had in the training, if that is recorded."""
+        kinds = _FIELDS.items()
+        usual = next(names for kind, names in kinds if isinstance(self.task.kind, kind))
+        return TrainedInput.of_record(self.record, usual)
 
     def __call__(
         self, rows: str | Row | Sequence[str | Row] | None = None, **fields: object
@@ -137,7 +132,8 @@ class Predictor:
         """
         waiting = iter(rows)
         while chunk := list(islice(waiting, chunk_rows)):
-            yield from self.predict_rows([(where, self.trained.named(row)) for where, row in chunk])
+            named = [(where, self.trained.named(row)) for where, row in chunk]
+            yield from self.predict_rows(named)
 
     def predict_rows(
         self, rows: Sequence[tuple[str, Row]], cut: Counter[str] | None = None
@@ -149,15 +145,10 @@ class Predictor:
         cut = Counter() if cut is None else cut
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
-        groups: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}  # rows with the same number of texts, encoded together
         for number, example in enumerate(examples):
-            if isinstance(example, Sentence) and not example.words:
-                empty: Prediction = {"tags": [], "scores": {}, "words": [], "entities": []}
-                predictions[number] = {"id": example.id} | empty
-            else:
-                # Rows with the same number of texts are encoded together.
-                width = len(example.texts) if isinstance(example, TextExample) else 1
-                groups.setdefault(width, []).append(number)
+            width = len(example.texts) if isinstance(example, TextExample) else 1
+            groups.setdefault(width, []).append(number)
         for width, numbers in groups.items():
             answers = self._predict_group([examples[n] for n in numbers], width, cut)
             for number, answer in zip(numbers, answers, strict=True):
@@ -184,9 +175,7 @@ class Predictor:
             case Classify():
                 return [self._class(kind.labels, row) for row in logits]
             case MultiLabel():
-                limits = self.threshold if isinstance(self.threshold, Mapping) else None
-                temperature = self.record.get("temperature") or 1.0
-                return [_label_set(kind.labels, row, limits, temperature) for row in logits]
+                return [self._label_set(kind.labels, row) for row in logits]
 
     def _logits(
         self, examples: Sequence[Example], width: int, cut: Counter[str]
@@ -198,14 +187,13 @@ class Predictor:
         features = encode(examples, dataset, self.task, self.tokenizer, limits)
         lost = features.tokens_cut
         cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
-        pad_id = pad_id_of(self.tokenizer)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
             logits = batched_logits(
                 lambda batch: self.model(to_device(batch, self.device)),
                 features,
                 self.task.kind,
-                pad_id,
+                pad_id_of(self.tokenizer),
                 # int8 scales activations by the largest of a batch: the answer for a row would
                 # depend on its neighbours.
                 alone=(self.record.get("onnx") or {}).get("quantization") is not None,
@@ -226,6 +214,19 @@ class Predictor:
         rows = zip(np.split(logits, ends), examples, strict=True)
         return [self._choice(row[: len(example.choices)]) for row, example in rows]
 
+    @property
+    def _temperature(self) -> float:
+        return self.record.get("temperature") or 1.0
+
+    def _label_set(self, labels: Sequence[str], logits: Floats) -> Prediction:
+        shares = probabilities_of(logits, self._temperature)
+        limits = self.threshold
+        if limits is not None and not isinstance(limits, Mapping):  # one for all labels
+            limits = dict.fromkeys(labels, limits)
+        chosen = predicted_sets(shares, labels, limits)
+        names = [label for label, has in zip(labels, chosen, strict=True) if has]
+        return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
+
     def _class(self, labels: Sequence[str], logits: Floats) -> Prediction:
         chosen = self._choice(logits)
         best, scores = chosen["choice"], dict(zip(labels, chosen["scores"], strict=True))
@@ -234,7 +235,7 @@ class Predictor:
 
     def _choice(self, logits: Floats) -> Prediction:
         """Return the best choice, None below ``min_confidence``, at the stored temperature."""
-        shares = probabilities(logits, self.record.get("temperature") or 1.0)
+        shares = probabilities(logits, self._temperature)
         best = int(logits.argmax())
         chosen = best if shares[best] >= self.min_confidence else None
         return {"choice": chosen, "score": float(shares[best]), "scores": shares.tolist()}
@@ -290,9 +291,10 @@ class Predictor:
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:
                 pair = row.get("text_pair") is not None
-                if pair and "text_pair" not in self.fields:
+                if pair and "text_pair" not in self.trained.fields:
                     raise DataError(f"{where}: text_pair: the model was trained on single texts")
-                fields = self.trained.fields or (("text", "text_pair") if pair else ("text",))
+                absent = () if pair else self.trained.optional
+                fields = [name for name in self.trained.fields if name not in absent]
                 texts = tuple(self._text(row, field, where) for field in fields)
                 return TextExample(name, texts, None, where)
 
@@ -301,18 +303,9 @@ class Predictor:
             columns = [name for name in self.trained.columns.values() if isinstance(name, str)]
             raise DataError(
                 f"{where}: no field {field!r}; found: {', '.join(map(str, row)) or 'none'}\n"
-                f"  allowed: {', '.join(dict.fromkeys((*self.fields, *columns)))}"
+                f"  allowed: {', '.join(dict.fromkeys((*self.trained.fields, *columns)))}"
             )
         return check_text(row[field], where, field)
-
-
-def _label_set(
-    labels: Sequence[str], logits: Floats, thresholds: Thresholds | None, temperature: float
-) -> Prediction:
-    shares = probabilities_of(logits, temperature)
-    chosen = predicted_sets(shares, labels, thresholds)
-    names = [label for label, has in zip(labels, chosen, strict=True) if has]
-    return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
 
 
 _JOINERS = "\u200c\u200d\u00ad"  # within a word: zero-width non-joiner and joiner, soft hyphen
@@ -375,7 +368,8 @@ def entities(
         tags = predicted_tags(kind.labels, words)
         shares = [softmax(unknown if w is None else w.astype(np.float64)) for w in words]
         best = [0.0 if w is None else float(s.max()) for w, s in zip(words, shares, strict=True)]
-        scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=True))
+        # A sentence without words has no scores.
+        scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=False))
         found = {"words": list(example.words), "entities": grouped(example, tags, best)}
         predictions.append({"tags": tags, "scores": scores, **found})
     return predictions

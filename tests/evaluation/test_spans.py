@@ -172,13 +172,6 @@ def test_score_tells_untuned_given_and_best_apart() -> None:
     assert not [key for key in scores if key.startswith("at_threshold_best")]
 
 
-def test_score_answers_every_question_where_all_have_answers() -> None:
-    examples, predictions = EXAMPLES[:2], PREDICTIONS[:2]
-    scores = score(examples, predictions)
-    assert scores["f1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
-    assert "at_threshold_f1" not in scores
-
-
 def test_answerability_by_hand() -> None:
     # At 0 refused are c and d; b and d have no answer.
     assert answerability(EXAMPLES, PREDICTIONS, 0.0) == {

@@ -14,7 +14,7 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.models.precision import default_device
-from road_ray.system.operating_system import lock_exclusively, process_exists, sync
+from road_ray.system.operating_system import lock_exclusively
 from tests.runs import python
 
 ROOT = Path(__file__).parents[2]
@@ -64,16 +64,6 @@ def test_core_trains_and_predicts_without_what_only_linux_has_and_without_ray(se
     assert 0 <= accuracy <= 100
     assert prediction["label"] in ("negative", "positive")
     assert (size, imports_ray) == (1, False)
-
-
-def test_a_process_exists_until_it_is_reaped(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
-        assert process_exists(first.pid)
-        first.communicate(b"\n")
-    assert not process_exists(first.pid)
-    (tmp_path / "file").write_text("x")
-    sync(tmp_path)
-    sync(tmp_path / "file")
 
 
 def test_a_device_that_is_not_here_is_refused(monkeypatch):

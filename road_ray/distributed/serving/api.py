@@ -14,11 +14,12 @@ import hmac
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Self
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import torch
@@ -27,7 +28,6 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi_offline import FastAPIOffline
 from pydantic import (
-    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -37,10 +37,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import to_json
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as PlainHTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
 from road_ray.errors import DataError, RoadError
@@ -52,13 +50,6 @@ class RequestRow(BaseModel):
     """Row of a request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="after")
-    def _text_or_words(self) -> Self:
-        values = self.model_dump()
-        if "words" in values and (values["text"] is None) == (values["words"] is None):
-            raise ValueError("give either text or words")
-        return self
 
 
 _FIELDS: dict[str, tuple[Any, str]] = {
@@ -72,35 +63,24 @@ _FIELDS: dict[str, tuple[Any, str]] = {
 }
 
 
-def row_type(fields: Collection[str], trained: TrainedInput) -> type[RequestRow]:
-    """Return the type of a row with these fields of the model, which may also have the names of the
-    training's columns, if the model records them. A model that does not record them may read
-    single texts or pairs; a sentence is a text or its words.
+def row_type(trained: TrainedInput) -> type[RequestRow]:
+    """Return the type of a row with the fields of a model; a request may have the columns of the
+    training instead, if the model records them.
     """
-    optional = {"id"} if trained.fields else {"id", "text_pair"}
-    optional |= {"text", "words"} if "words" in fields else set()
-    columns = {"id": trained.id, **trained.columns}
+    fields, optional = trained.fields, ("id", *trained.optional)
     described: dict[str, Any] = {}
     for name in ("id", *fields):
         kind, meaning = _FIELDS[name]
-        column = columns.get(name)
-        names = [column] if isinstance(column, str) and column not in ("id", *fields) else []
-        described[name] = (
-            kind | None if name in optional else kind,
-            Field(
-                None if name in optional else ...,
-                description=meaning,
-                validation_alias=AliasChoices(name, *names),
-            ),
-        )
+        kind, default = (kind | None, None) if name in optional else (kind, ...)
+        described[name] = kind, Field(default, description=meaning)
 
-    def by_field(values: Any) -> Any:
-        own = trained.columns_in(values, {}) if isinstance(values, dict) else {}
-        # A column may have the name of another field; a sentence may come as text or as words.
-        if "words" in own or not any(c in fields and c != name for name, c in own.items()):
-            return values
-        others = {name: value for name, value in values.items() if name not in own.values()}
-        return others | {name: values[c] for name, c in own.items() if isinstance(c, str)}
+    def by_field(row: Any) -> Any:
+        if not isinstance(row, dict):
+            return row
+        named = trained.named(row)
+        if "words" in fields and len({"text", "words"} & named.keys()) != 1:
+            raise ValueError("give either text or words")
+        return named
 
     checks: dict[str, Any] = {"by_field": model_validator(mode="before")(by_field)}
     return create_model("Row", __base__=RequestRow, __validators__=checks, **described)
@@ -173,15 +153,14 @@ class RowReader:
         return read, single
 
     def _check_size(self, row: Row, where: str) -> None:
+        """Raise ``Refusal`` for a row with too many tokens."""
+        most = self._config.max_row_tokens
         values = [value for name, value in row.items() if name != "id"]
         texts = [text for v in values for text in (v if isinstance(v, list) else [str(v)])]
-        most = self._config.max_row_tokens
-        if sum(len(text.encode()) for text in texts) <= most:  # a token has a byte at least
-            return
-        token_ids = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        count = sum(map(len, token_ids))
-        if count > most:
-            raise Refusal(413, "tokens of a row", where, count, f"at most {most} tokens")
+        if sum(len(text.encode()) for text in texts) > most:  # a token has a byte at least
+            ids = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+            if (count := sum(map(len, ids))) > most:
+                raise Refusal(413, "tokens of a row", where, count, f"at most {most} tokens")
 
     def _refusal(self, error: ValidationError) -> Refusal:
         first = error.errors(include_url=False)[0]
@@ -191,11 +170,10 @@ class RowReader:
             )
         places = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
         where = "".join(places).lstrip(".") or "body"
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] in ("missing", "extra_forbidden"):
-            known = {"missing": "missing field", "extra_forbidden": "unknown field"}
-            return Refusal(422, known[first["type"]], where, None, f"fields {self._fields}")
-        return Refusal(422, message, where, first["input"], f"fields {self._fields}")
+        known = {"missing": "missing field", "extra_forbidden": "unknown field"}
+        message = known.get(first["type"], first["msg"].removeprefix("Value error, "))
+        value = None if first["type"] in known else first["input"]
+        return Refusal(422, message, where, value, f"fields {self._fields}")
 
 
 @asynccontextmanager
@@ -284,15 +262,14 @@ class RowQueue:
             while self._waiting and count + len(self._waiting[0].rows) <= self._max_rows:
                 batch.append(self._waiting.popleft())
                 count += len(batch[-1].rows)
-            await self._answer([request for request in batch if not request.answer.cancelled()])
+            if asked := [request for request in batch if not request.answer.cancelled()]:
+                await self._answer(asked)
 
     async def _answer(self, batch: Sequence[_Request]) -> None:
-        if not batch:
-            return
         rows = [row for request in batch for row in request.rows]
         loop = asyncio.get_running_loop()
         try:
-            predictions = await loop.run_in_executor(self._thread, self._predict, rows)
+            predictions = iter(await loop.run_in_executor(self._thread, self._predict, rows))
         except Exception as error:
             if len(batch) > 1:  # one request is faulty: predict each alone
                 for request in batch:
@@ -300,12 +277,10 @@ class RowQueue:
             elif not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
             return
-        begin = 0
         for request in batch:
-            end = begin + len(request.rows)
+            answer = list(islice(predictions, len(request.rows)))
             if not request.answer.done():  # the client may have gone
-                request.answer.set_result(predictions[begin:end])
-            begin = end
+                request.answer.set_result(answer)
 
 
 _log = logging.getLogger(__name__)
@@ -326,7 +301,7 @@ def build_api(
     """Return the application; ``digest`` is that of the token that requests must show. Without one,
     requests must name this machine or ``host`` as their host and their origin.
     """
-    kind_of_row = row_type(predictor.fields, predictor.trained)
+    kind_of_row = row_type(predictor.trained)
     reader = RowReader(predictor, config, kind_of_row)
     queue = RowQueue(
         predictor.predict_rows,
@@ -340,7 +315,7 @@ def build_api(
     )
     _answer_errors_as_json(app)
     if digest is None:
-        app.add_middleware(OnlyFromHere, host=host)
+        app.middleware("http")(partial(only_from_here, host))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -374,34 +349,28 @@ def build_api(
     return app
 
 
-class OnlyFromHere:
+async def only_from_here(
+    host: str, request: Request, answer: Callable[[Request], Awaitable[Response]]
+) -> Response:
     """Middleware that refuses a request whose headers Host and Origin name neither this machine nor
     ``host``: a page of another site, whose name its owner points to this machine, could read the
     answers. Browsers name that site.
     """
-
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app, self._host = app, host
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it with status 403."""
-        answer = self._app
-        headers = Headers(scope=scope) if scope["type"] == "http" else {}
-        sites = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin") or ""}
-        for header, site in sites.items() if headers else ():
-            if site and not self._is_here(site):
-                allowed = f"localhost, 127.0.0.1, ::1, {self._host}; others need a token"
-                shown = site.removeprefix("//")
-                refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
-                answer = JSONResponse(refusal.detail, refusal.status_code)
-        await answer(scope, receive, send)
-
-    def _is_here(self, site: str) -> bool:
+    given = request.headers
+    for header, site in {
+        "Host": f"//{given.get('host', '')}",
+        "Origin": given.get("origin"),
+    }.items():
         try:
-            name = urlsplit(site).hostname or ""
+            name = None if not site else urlsplit(site).hostname or ""
         except ValueError:
-            return False
-        return is_loopback(name) or name == self._host.lower()
+            name = ""
+        if name is not None and not is_loopback(name) and name != host.lower():
+            allowed = f"localhost, 127.0.0.1, ::1, {host}; others need a token"
+            shown = str(site).removeprefix("//")
+            refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
+            return JSONResponse(refusal.detail, refusal.status_code)
+    return await answer(request)
 
 
 def _answer_errors_as_json(app: FastAPI) -> None:

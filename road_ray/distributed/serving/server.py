@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
@@ -73,25 +72,22 @@ def _serve_here(
 
         device = None if config.gpus_per_replica else "cpu"
         predictor = load(config.model, **config.loading | {"device": device})
-        server = uvicorn.Server(
-            uvicorn.Config(
-                build_api(predictor, config, digest, listening.host),
-                log_level="warning",
-                access_log=False,
-                limit_concurrency=_MOST_CONNECTIONS,
-                timeout_graceful_shutdown=math.ceil(config.stop_seconds),
-            )
+        app = build_api(predictor, config, digest, listening.host)
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                if self.started:
+                    ready(predictor.task.name)
+
+        settings = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=math.ceil(config.stop_seconds),
         )
-
-        async def serve() -> None:
-            serving = asyncio.create_task(server.serve([listener]))
-            while not server.started and not serving.done():
-                await asyncio.sleep(0.01)
-            if server.started:
-                ready(predictor.task.name)
-            await serving  # raises the signal that ended it again
-
-        asyncio.run(serve())
+        Server(settings).run([listener])  # raises the signal that ended it again
 
 
 def _serve_on_ray(

@@ -23,7 +23,7 @@ from road_ray.distributed.serving.config import (
     token_digest,
 )
 from road_ray.errors import ConfigError, DataError
-from road_ray.inference.input_rows import TrainedInput
+from road_ray.inference.input_rows import TrainedInput, cell
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor
 from tests.published import TEXTS, publish
@@ -83,27 +83,26 @@ def test_answers_are_those_of_the_predictor(client, predictor_of, name):
     assert many == predictor([row | {"id": name} for name in ("0", "7", "2")])
 
 
-def test_a_row_may_have_the_columns_of_the_training():
-    columns = TrainedInput({"text": "title", "text_pair": "body"}, id="number")
-    row = row_type(columns.fields, columns)
-    read = row.model_validate({"title": "a", "body": "b", "number": 7})
-    assert read.model_dump() == {"id": 7, "text": "a", "text_pair": "b"}
-    assert read == row.model_validate({"text": "a", "text_pair": "b", "id": 7})
-    assert row.model_json_schema()["properties"].keys() == {"id", "text", "text_pair"}
-    with pytest.raises(ValidationError, match="text_pair\n  Field required"):
-        row.model_validate({"title": "a", "headline": "b"})
-    with pytest.raises(ValidationError, match="text_pair\n  Extra"):
-        row_type(("text",), TrainedInput({"text": "a"})).model_validate({"a": "", "text_pair": ""})
-
-
-def test_a_column_may_have_the_name_of_another_field():
-    columns = TrainedInput({"text": "title", "text_pair": "text"}, id="guid")
-    row = row_type(columns.fields, columns)
-    read = row.model_validate({"title": "a", "text": "b", "guid": 3})
-    assert read == row.model_validate({"text": "a", "text_pair": "b", "id": 3})
-    columns = TrainedInput({"text": "text"}, id="idx")  # of its own field
-    read = row_type(columns.fields, columns).model_validate({"text": "a", "idx": 3})
-    assert read.model_dump() == {"id": 3, "text": "a"}
+@pytest.mark.parametrize(
+    ("columns", "given"),
+    [
+        ({"text": "title", "text_pair": "body"}, {"title": "a", "body": "b"}),
+        ({"text": "title", "text_pair": "text"}, {"title": "a", "text": "b"}),
+        ({"question": "q", "choices": ["a", "b"]}, {"q": "a", "a": "1", "b": "2"}),
+        ({"text": "text"}, {"text": "a"}),  # of its own field
+    ],
+)
+def test_a_row_may_have_the_columns_of_the_training(columns, given):
+    trained = TrainedInput(columns, id="number")
+    row = row_type(trained)
+    fields = {name: cell(given, column) for name, column in columns.items()}
+    read = row.model_validate(given | {"number": 7})
+    assert read == row.model_validate(fields | {"id": 7})
+    assert read.model_dump() == fields | {"id": 7}
+    assert row.model_json_schema()["properties"].keys() == {"id", *columns}
+    for wrong in ({**given, "headline": "b"}, {"headline": "b"}):
+        with pytest.raises(ValidationError, match=r"Extra|Field required"):
+            row.model_validate(wrong)
 
 
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
@@ -208,7 +207,7 @@ def test_a_body_that_does_not_arrive_is_given_up(client, monkeypatch):
         await client().app(scope, receive, send)
         return answers
 
-    start, body = asyncio.run(asyncio.wait_for(half_sent(), 10))
+    start, body, *_ = asyncio.run(asyncio.wait_for(half_sent(), 10))
     assert start["status"] == 408
     assert json.loads(body["body"])["where"] == "body"
 
@@ -319,19 +318,12 @@ async def behind_a_pass(model, queue, requests):
     return answers
 
 
-def test_requests_that_arrive_during_a_pass_share_the_next_one(model):
-    queue = RowQueue(model, max_rows=8)
-    requests = [request(5), request(7, 9), request(6)]
-    answers = asyncio.run(behind_a_pass(model, queue, requests))
-    assert answers == [[{"length": 5}], [{"length": 7}, {"length": 9}], [{"length": 6}]]
-    assert [len(batch) for batch in model.batches] == [1, 4]
-
-
-def test_a_batch_is_bounded_but_one_request_is_never_split(model):
+def test_requests_share_the_next_pass_which_is_bounded_and_none_is_split(model):
     queue = RowQueue(model, max_rows=3)
-    requests = [request(1), request(1, 1), request(1), request(*[1] * 5), request(1)]
-    asyncio.run(behind_a_pass(model, queue, requests))
-    assert [len(batch) for batch in model.batches[1:]] == [3, 1, 5, 1]
+    requests = [request(5), request(7, 9), request(6), request(*[1] * 5), request(1)]
+    answers = asyncio.run(behind_a_pass(model, queue, requests))
+    assert answers[:3] == [[{"length": 5}], [{"length": 7}, {"length": 9}], [{"length": 6}]]
+    assert [len(batch) for batch in model.batches] == [1, 3, 1, 5, 1]
 
 
 def test_a_faulty_request_fails_alone(model):
