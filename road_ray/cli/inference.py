@@ -94,7 +94,7 @@ def predict(
     chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
     options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
-    options |= {"n_best": n_best}
+    options["n_best"] = n_best
     call: dict[str, Any] = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
     pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
     rows = _predict(source, output, call, options, pool if on_pool else None)

@@ -238,6 +238,7 @@ def test_infinite_thresholds_always_and_never_answer(road, rows_file, tmp_path):
         road("predict", model, rows, "--threshold", threshold, "--output", output).good()
         answers = [json.loads(line)["answer"] for line in output.read_text().splitlines()]
         assert {answer == "" for answer in answers} == silent
+    road("predict", model, rows, "--threshold", "nan").refused(2, "threshold = nan\n  allowed: ")
 
 
 def written(tmp_path, name, rows, *, abstains=None, escape_formulas=False):
