@@ -359,15 +359,6 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(tmp
     assert tiny.same(late, at_once)
 
 
-def test_spikes_that_are_read_late_are_the_same_events(tmp_path, request):
-    at_once, events = learned(tmp_path / "at_once")
-    request.getfixturevalue("deferred")
-    late, late_result = learned(tmp_path / "late", log_every_steps=STEPS)
-    assert [event["step"] for event in late_result] == [AT]
-    assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
-    assert tiny.same(late, at_once)
-
-
 ILL = {"train/detection_recall": 0.0, "train/detection_auc": 0.5, "train/generator_entropy": 3.0}
 
 
