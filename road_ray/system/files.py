@@ -221,14 +221,16 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hashes_of(directory: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Return ``bytes`` and ``sha256`` of each file by its name below ``directory``."""
+def hashes_of(
+    directory: Path, paths: Iterable[Path], known: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return ``bytes`` and ``sha256`` of each file by its name below ``directory``; files whose
+    sha256 is ``known`` are not read.
+    """
+    names = {path.relative_to(directory).as_posix(): path for path in paths}
     return {
-        path.relative_to(directory).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": sha256_of(path),
-        }
-        for path in paths
+        name: {"bytes": path.stat().st_size, "sha256": (known or {}).get(name) or sha256_of(path)}
+        for name, path in names.items()
     }
 
 
