@@ -73,7 +73,7 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 
 def input_names(model: PreTrainedModel) -> tuple[str, ...]:
     """Return the names of the inputs that a model takes: segments only if it embeds them."""
-    segments = "token_type_ids" in _parameters(type(getattr(model, "_orig_mod", model)).forward)
+    segments = "token_type_ids" in _parameters(type(model).forward)
     embedded = getattr(model.config, "type_vocab_size", 0) > 1
     return INPUTS if segments and embedded else INPUTS[:2]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     CONFIG_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -260,19 +261,15 @@ def load_parts(
             "  fix: encoder.family=init takes family and sizes from init and generator.init; or "
             "change encoder.*, generator.scale and generator.depth"
         ) from error
-    weights: dict[str, Tensor] = stored.state_dict()
-    heads: dict[str, dict[str, Tensor]] = {}
-    for name, weight in model.state_dict().items():
+    own, weights = model.state_dict(), stored.state_dict()
+    heads = defaultdict[str, list[str]](list)
+    for name in own:
         if not name.startswith(f"{model.base_model_prefix}."):
-            heads.setdefault(name.partition(".")[0], {})[name] = weight
-    report: dict[str, list[str]] = {"kept": [], "new": []}
-    for head, own in heads.items():
-        kept = {n: weights[n] for n in own.keys() & weights.keys() - set(missing)}
-        fits = len(kept) == len(own) and all(kept[n].shape == x.shape for n, x in own.items())
-        report["kept" if fits else "new"].append(head)
-        if fits:
-            model.load_state_dict(kept, strict=False)
-    return report
+            heads[name.partition(".")[0]].append(name)
+    fitting = {n for n, x in weights.items() if n in own and x.shape == own[n].shape} - set(missing)
+    kept = [head for head, names in heads.items() if fitting.issuperset(names)]
+    model.load_state_dict({n: weights[n] for head in kept for n in heads[head]}, strict=False)
+    return {"kept": kept, "new": [head for head in heads if head not in kept]}
 
 
 def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:

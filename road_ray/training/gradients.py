@@ -122,7 +122,7 @@ def _counted(
     together: dict[str, Tensor] = {}
     for count in summed:
         for name, value in count.items():
-            together[name] = together[name] + value if name in together else value
+            together[name] = together.get(name, 0) + value
     return [together] * len(summed)
 
 
