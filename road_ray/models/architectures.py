@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -18,10 +17,8 @@ from torch import nn
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
     AutoModel,
-    ElectraForPreTraining,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -30,41 +27,35 @@ from road_ray.data.batching import INPUTS
 from road_ray.errors import CheckpointError, ConfigError
 
 FAMILIES = ("electra", "bert", "albert")
-_NO_POOLER = {"add_pooling_layer": False}
 
 
-@dataclass(frozen=True)
-class Family:
-    """The Hugging Face classes of one encoder family."""
-
-    encoder: type[PreTrainedModel]
-    language_model: Any
-    # A family without a detection head uses a token classifier with one label; None without one.
-    discriminator: Any
-    encoder_options: dict[str, Any]
+def class_of(mapping: Any, config: PreTrainedConfig) -> Any:
+    """Return the class of a configuration in a mapping of ``transformers``, None without one."""
+    entry = mapping.get(type(config), None)
+    return entry[0] if isinstance(entry, tuple) else entry
 
 
-def family_of(config: PreTrainedConfig) -> Family:
-    """Return the family of a configuration, from transformers' Auto classes.
+def encoder_class(config: PreTrainedConfig) -> Any:
+    """Return the class of an encoder without heads.
 
-    Raises ``CheckpointError`` for an architecture that is not an encoder, or without a model class
-    in transformers.
+    Raises ``CheckpointError`` for an architecture that is not an encoder, or that is no masked
+    language model in transformers.
     """
-    encoder = _class_of(MODEL_MAPPING, config)
-    language_model = _class_of(MODEL_FOR_MASKED_LM_MAPPING, config)
-    if encoder is None or language_model is None or config.is_encoder_decoder:
+    has_head = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+    encoder = class_of(MODEL_MAPPING, config)
+    if encoder is None or not has_head or config.is_encoder_decoder:
         raise CheckpointError(
             f"{config.name_or_path or 'config.json'}: {config.model_type!r} is no encoder of "
             "transformers\n  allowed: encoders, such as bert, electra, roberta, deberta-v2, "
             "modernbert, distilbert and mpnet\n  fix: name a model of such an architecture"
         )
-    discriminator = _class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
-    return Family(
-        encoder,
-        language_model,
-        ElectraForPreTraining if config.model_type == "electra" else discriminator,
-        _NO_POOLER if "add_pooling_layer" in _parameters(encoder.__init__) else {},
-    )
+    return encoder
+
+
+def without_pooler(encoder: Any) -> dict[str, bool]:
+    """Return the options of a class that leave its pooler, a part of heads, out of the encoder."""
+    is_option = "add_pooling_layer" in _parameters(encoder.__init__)
+    return {"add_pooling_layer": False} if is_option else {}
 
 
 def is_decoder(config: PreTrainedConfig) -> bool:
@@ -75,12 +66,6 @@ def is_decoder(config: PreTrainedConfig) -> bool:
     return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
 
 
-def _class_of(mapping: Any, config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    entry: Any = mapping.get(type(config), None)
-    chosen: type[PreTrainedModel] | None = entry[0] if isinstance(entry, tuple) else entry
-    return chosen
-
-
 @lru_cache
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(function).parameters
@@ -88,7 +73,7 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 
 def input_names(model: PreTrainedModel) -> tuple[str, ...]:
     """Return the names of the inputs that a model takes: segments only if it embeds them."""
-    segments = "token_type_ids" in _parameters(type(getattr(model, "_orig_mod", model)).forward)
+    segments = "token_type_ids" in _parameters(type(model).forward)
     embedded = getattr(model.config, "type_vocab_size", 0) > 1
     return INPUTS if segments and embedded else INPUTS[:2]
 
@@ -163,10 +148,8 @@ def keep_layers(encoder: PreTrainedModel, numbers: Sequence[int]) -> None:
         encoder.config.layer_types = [types[number] for number in numbers]
     with torch.device("meta"):
         plain = AutoModel.from_config(encoder.config)
-    names = {name for name in encoder.state_dict() if not name.startswith("pooler.")}
-    if differing := sorted(
-        names ^ {name for name in plain.state_dict() if not name.startswith("pooler.")}
-    ):
+    differing = sorted(encoder.state_dict().keys() ^ plain.state_dict().keys())
+    if differing := [name for name in differing if not name.startswith("pooler.")]:
         raise ConfigError(
             f"student.layers = {list(numbers)}: these layers of the family "
             f"{encoder.config.model_type!r} make no model of it: only one has {differing[0]}\n"

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+from torch import nn
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    ElectraForPreTraining,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.utils import is_flash_attn_2_available, is_kernels_available
 
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import family_of
+from road_ray.models.architectures import class_of, encoder_class, without_pooler
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
@@ -129,7 +137,8 @@ def new_language_model(
 ) -> PreTrainedModel:
     """Return a masked language model with random weights, of the family of ``like`` if given."""
     config = hugging_face_config(size, vocab_size) if like is None else sized_config(like, size)
-    model: PreTrainedModel = family_of(config).language_model(config)
+    encoder_class(config)
+    model: PreTrainedModel = class_of(MODEL_FOR_MASKED_LM_MAPPING, config)(config)
     if like is None:
         initialize(model, size.initializer_std)
     return model
@@ -148,26 +157,27 @@ def new_discriminator(
     else:
         options = {} if size.family == "electra" else {"num_labels": 1}
         config = hugging_face_config(size, vocab_size, **options)
-    kind = family_of(config).discriminator
+    is_electra = config.model_type == "electra"
+    kind = class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
     if kind is None:
         raise ConfigError(
             f"encoder.family = init: transformers has no head for tokens on "
             f"{config.model_type!r}\n  fix: objective.name=mlm, or a model of another family"
         )
-    model: Any = kind(config)
+    model: Any = ElectraForPreTraining(config) if is_electra else kind(config)
     if isinstance(getattr(model, "dropout", None), nn.Dropout):
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     if like is None:
         initialize(model, size.initializer_std)
-    head = getattr(model, "discriminator_predictions", None)  # ELECTRA's
-    initialize_output(model.classifier if head is None else head.dense_prediction)
+    head = model.discriminator_predictions.dense_prediction if is_electra else model.classifier
+    initialize_output(head)
     return model
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """Return an encoder with random weights."""
-    family = family_of(config)
-    encoder: Any = family.encoder(config, **family.encoder_options)
+    kind = encoder_class(config)
+    encoder: Any = kind(config, **without_pooler(kind))
     initialize(encoder, float(config.initializer_range))
     return encoder
 
@@ -226,8 +236,8 @@ def load_encoder(directory: str) -> PreTrainedModel:
     """
     place = locate_model(directory)
     with suppress_logging():
-        family = family_of(read_config(place))
-    return load_stored(family.encoder, place, **family.encoder_options)[0]
+        kind = encoder_class(read_config(place))
+    return load_stored(kind, place, **without_pooler(kind))[0]
 
 
 def load_parts(
@@ -251,19 +261,15 @@ def load_parts(
             "  fix: encoder.family=init takes family and sizes from init and generator.init; or "
             "change encoder.*, generator.scale and generator.depth"
         ) from error
-    weights: dict[str, Tensor] = stored.state_dict()
-    heads: dict[str, dict[str, Tensor]] = {}
-    for name, weight in model.state_dict().items():
+    own, weights = model.state_dict(), stored.state_dict()
+    heads = defaultdict[str, list[str]](list)
+    for name in own:
         if not name.startswith(f"{model.base_model_prefix}."):
-            heads.setdefault(name.partition(".")[0], {})[name] = weight
-    report: dict[str, list[str]] = {"kept": [], "new": []}
-    for head, own in heads.items():
-        kept = {n: weights[n] for n in own.keys() & weights.keys() - set(missing)}
-        fits = len(kept) == len(own) and all(kept[n].shape == x.shape for n, x in own.items())
-        report["kept" if fits else "new"].append(head)
-        if fits:
-            model.load_state_dict(kept, strict=False)
-    return report
+            heads[name.partition(".")[0]].append(name)
+    fitting = {n for n, x in weights.items() if n in own and x.shape == own[n].shape} - set(missing)
+    kept = [head for head, names in heads.items() if fitting.issuperset(names)]
+    model.load_state_dict({n: weights[n] for head in kept for n in heads[head]}, strict=False)
+    return {"kept": kept, "new": [head for head in heads if head not in kept]}
 
 
 def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:

@@ -26,7 +26,7 @@ from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPo
 from road_ray.data.batching import Batch, allowed_positions, second_text
 from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import FAMILIES
+from road_ray.models.architectures import FAMILIES, class_of
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.system.own_names import named_object, unfit
 
@@ -266,13 +266,13 @@ def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
             mapping, name = MODEL_FOR_MULTIPLE_CHOICE_MAPPING, "multiple choice"
         case _:
             mapping, name = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, "sequence classification"
-    entry = mapping.get(type(config), None)
-    if entry is None:
+    found = class_of(mapping, config)
+    if found is None:
         raise CheckpointError(
             f"{config.name_or_path or 'config.json'}: transformers has no head for {name} on "
             f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
         )
-    return entry[0] if isinstance(entry, tuple) else entry
+    return found
 
 
 def build_head(task: Task, config: PreTrainedConfig) -> nn.Module:

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.errors import ConfigError
-from road_ray.models.architectures import FAMILIES, input_names
+from road_ray.models.architectures import input_names
 from road_ray.models.config import Tying
 
 # Transform between the last layer and the product with the token embeddings, by family.
@@ -76,10 +76,6 @@ def detection_scores(model: PreTrainedModel, tokens: Tensor, batch: Batch) -> Te
     return scores.squeeze(-1) if scores.dim() == 3 else scores
 
 
-# Modules of the embeddings of every family, besides dropout.
-_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
-
-
 def tie(model: PreTrainedModel) -> None:
     """Use the token embedding as the decoding matrix."""
     decoder(model).weight = model.get_input_embeddings().weight
@@ -111,11 +107,10 @@ def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> No
                 f"generator.tying = embeddings: tables of {tuple(widths[0])} and "
                 f"{tuple(widths[1])}\n  fix: generator.tying=none, or one embedding size for both"
             )
-        if main.config.model_type not in FAMILIES:  # of one family: both have the same modules
-            generator.base_model.embeddings = main.base_model.embeddings
-        for name in _EMBEDDINGS if main.config.model_type in FAMILIES else ():
-            shared = getattr(main.base_model.embeddings, name)
-            setattr(generator.base_model.embeddings, name, shared)
+        own, shared = generator.base_model.embeddings, main.base_model.embeddings
+        for name, part in list(own.named_children()):
+            if not isinstance(part, nn.Dropout):
+                setattr(own, name, getattr(shared, name))
     tie(generator)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
@@ -31,7 +31,7 @@ from road_ray.data.task_and_dataset import (
     special_head,
 )
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import family_of, input_names
+from road_ray.models.architectures import encoder_class, input_names, without_pooler
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import Heads, OwnHead, TransformersHead, build_head, model_class
@@ -203,24 +203,16 @@ def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
     """Load the pooler of a stored encoder, which BERT and ALBERT train on pairs of sentences, into
     the heads that read it. Return ``kept`` and ``new`` as ``load_parts`` does.
     """
-    prefix = f"{model.encoder.base_model_prefix}.pooler."
-    stored: dict[str, Tensor] = {}
-    place = locate_model(directory)
-    for path in place.glob("*.safetensors"):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118
-                if name.startswith((prefix, "pooler.")):
-                    stored[f"{prefix}{name.partition('pooler.')[2]}"] = file.get_tensor(name)
-    check_finite(place, stored)
-    kept = False
-    for head in model.heads.values():
-        if not isinstance(head, TransformersHead):
-            continue
-        pooler = {n: x for n, x in head.model.state_dict().items() if n.startswith(prefix)}
-        if pooler and all(n in stored and stored[n].shape == x.shape for n, x in pooler.items()):
-            head.model.load_state_dict({name: stored[name] for name in pooler}, strict=False)
-            kept = True
-    return {"kept": ["pooler"] if kept else [], "new": list(model.heads)}
+    given = [x.model.base_model for x in model.heads.values() if isinstance(x, TransformersHead)]
+    poolers = [part.pooler for part in given if part.pooler is not None]
+    if poolers:
+        stored, missing = load_stored(type(model.encoder), locate_model(directory))
+        pooler: Any = getattr(stored, "pooler", None)
+        if pooler is None or any(name.startswith("pooler.") for name in missing):
+            poolers = []
+    for part in poolers:
+        part.load_state_dict(pooler.state_dict())
+    return {"kept": ["pooler"] if poolers else [], "new": list(model.heads)}
 
 
 def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) -> MultitaskModel:
@@ -238,7 +230,7 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
     special = special_head(task)
     if special is not None:
         return _load_special(str(place), task, special, label_map)
-    family = family_of(config)
+    pooler_is_apart = bool(without_pooler(encoder_class(config)))
     trained, missing = load_stored(model_class(task.kind, config), place)
     if missing:
         raise CheckpointError(
@@ -254,7 +246,7 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
         )
     state = trained.state_dict()
     encoder: Any = trained.base_model
-    if family.encoder_options:  # the pooler is the head's
+    if pooler_is_apart:  # it is the head's
         encoder.pooler = None
     model = MultitaskModel(encoder, [task])
     head: Any = model.heads[task.name]

@@ -131,13 +131,12 @@ class PeriodicEvaluation:
         return max(self._scores, key=lambda step: (self._scores[step], -step))
 
     def _is_over(self) -> bool:
-        """Return True if patience is exhausted; rank 0 decides for all."""
-        worse = 0.0
-        if self._patience is not None and self._worker.is_main and self._scores:
-            worse = float(sum(step > self._best_step for step in self._scores) >= self._patience)
-        if self._patience is None or self._worker.size == 1:
-            return bool(worse)
-        return bool(self._worker.total(torch.tensor(worse, device=self._worker.device)))
+        """Return True if patience is exhausted; rank 0, which has the scores, decides for all."""
+        if self._patience is None:
+            return False
+        over = sum(step > self._best_step for step in self._scores) >= self._patience
+        flag = torch.tensor(float(over), device=self._worker.device)
+        return bool(self._worker.total(flag))
 
     def finish(self) -> None:
         """Load the last weights, or those of the best evaluation, into the objective of every

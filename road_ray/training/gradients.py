@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 _WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
 _LEAST_STEPS = 10  # needed to know the usual level
 _FACTOR = 2.0  # times the largest loss of the window; our choice
-_NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
 _MOST_WARNINGS = 3  # the loss of rows that a model knows by heart jumps often, and harmlessly
 
 
@@ -123,7 +122,7 @@ def _counted(
     together: dict[str, Tensor] = {}
     for count in summed:
         for name, value in count.items():
-            together[name] = together[name] + value if name in together else value
+            together[name] = together.get(name, 0) + value
     return [together] * len(summed)
 
 
@@ -158,9 +157,8 @@ class LossGuard:
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
         self._num_spikes = 0
-        # Checkpoints of older versions lack both entries.
+        # Checkpoints of older versions lack them.
         self._recent = deque[float](state.get("losses", ()), maxlen=_WINDOW_STEPS)
-        self._spikes_in_a_row = state.get("spikes_in_a_row", 0)  # up to the last loss
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -168,7 +166,7 @@ class LossGuard:
         ``check`` first.
         """
         self.check()
-        return {"losses": list(self._recent), "spikes_in_a_row": self._spikes_in_a_row}
+        return {"losses": list(self._recent)}
 
     def update(self, step: int, result: StepResult, norm: Tensor) -> None:
         """Make the update of ``step``. Raises ``DivergedError`` for a non-finite loss or gradient
@@ -203,41 +201,28 @@ class LossGuard:
                 "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
                 f"  kept: {kept}; the update was not made"
             )
+        journal, largest = self._training.journal, max(self._recent, default=0.0)
         if not self.is_spike(loss):
             return
-        journal, largest = self._training.journal, max(self._recent)
-        journal.event(
-            "loss_spike",
-            step=step,
-            loss=loss,
-            largest_before=largest,
-            datasets=result.datasets,
-            rows=_rows_of(result),
-        )
+        rows = {"datasets": result.datasets, "rows": _rows_of(result)}
+        journal.event("loss_spike", step=step, loss=loss, largest_before=largest, **rows)
         self._num_spikes += 1
         if journal.enabled and self._num_spikes <= _MOST_WARNINGS:
             _log.warning(
-                "step %d: the loss jumped to %.4g; the largest of the last %d steps was %.4g\n"
+                "step %d: the loss jumped to %.4g; the largest of the steps before was %.4g\n"
                 "  data: %s; the rows of this and of further jumps are in events.jsonl",
-                step,
-                loss,
-                len(self._recent),
-                largest,
-                datasets,
+                *(step, loss, largest, datasets),
             )
 
     def is_spike(self, loss: float) -> bool:
         """Add a loss; return True if it is more than twice the largest of the last 50, of which
-        there must be at least ten. The fifth spike in a row counts as the new level.
+        there must be at least ten.
         """
-        if len(self._recent) >= _LEAST_STEPS and loss > _FACTOR * max(self._recent):
-            self._spikes_in_a_row += 1
-            if self._spikes_in_a_row < _NEW_LEVEL_STEPS:
-                return True
-            self._recent.clear()
-        self._spikes_in_a_row = 0
-        self._recent.append(loss)
-        return False
+        limit = _FACTOR * max(self._recent, default=loss)
+        spike = len(self._recent) >= _LEAST_STEPS and loss > limit
+        # A spike counts as the limit: the next one is seen too, a new level soon is none.
+        self._recent.append(limit if spike else loss)
+        return spike
 
 
 def _rows_of(result: StepResult) -> list[int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from road_ray.data.batching import Batch, BatchTotals, to_device
+from road_ray.data.batching import Batch, to_device
 from road_ray.models.config import EncoderConfig
 from road_ray.objectives.base import Objective
 from road_ray.training.gradients import backward
@@ -165,77 +165,60 @@ def measure(
     first step of a phase warms up and is not timed. The weights change.
 
     Batches differ in length, so the time of forward and backward is the time per position, padding
-    included, times the positions of a mean step. If a batch takes long, only some of its rows are
-    timed. Rows and tokens are those of all batches if ``training.totals`` is given.
+    included, times the positions of a mean step of all batches. If a batch takes long, only some of
+    its rows are timed.
     """
     objective.to(worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
-    starts, total = training.phase_starts, training.total_steps
+    starts, total, sizes = training.phase_starts, training.total_steps, training.totals()
     lengths = [end - start for start, end in pairwise((*starts, total))]
-    phases = [
-        _phase(objective, optimizer, steps(start), training, worker, autocast) for start in starts
-    ]
-    if training.totals is not None:
-        for phase, totals, length in zip(phases, training.totals(), lengths, strict=True):
-            phase.totals, phase.num_steps = totals, length
-
-    def mean(of: Callable[[_Phase], float]) -> float:
-        return sum(of(p) * length for p, length in zip(phases, lengths, strict=True)) / total
-
+    saved, waits, seconds = 0, [], []
+    for start, length, size in zip(starts, lengths, sizes, strict=True):
+        timed, largest = _time_steps(objective, optimizer, steps(start), training, worker, autocast)
+        positions = size.positions / length
+        waits.append(median(wait for wait, _, _ in timed))
+        seconds.append([wait + positions * each + update for wait, each, update in timed])
+        saved = max(saved, largest)
     states = [value for state in optimizer.state.values() for value in state.values()]
     optimizer_bytes = sum(value.nbytes for value in states if torch.is_tensor(value))
     parameters = list(objective.parameters())
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
     weights = sum(parameter.nbytes for parameter in parameters)
+    medians, fastest, slowest = ([of(phase) for phase in seconds] for of in (median, min, max))
     return Measured(
         total_steps=total,
-        rows_per_step=mean(lambda phase: phase.totals.rows / phase.num_steps),
-        tokens_per_step=mean(lambda phase: phase.totals.tokens / phase.num_steps),
-        parameters=sum(p.numel() for p in parameters if p.requires_grad),
+        rows_per_step=sum(size.rows for size in sizes) / total,
+        tokens_per_step=sum(size.tokens for size in sizes) / total,
+        parameters=sum(parameter.numel() for parameter in trained),
         parameter_bytes=weights,
-        gradient_bytes=max(phase.gradient_bytes for phase in phases),
+        gradient_bytes=sum(parameter.nbytes for parameter in trained),
         optimizer_bytes=optimizer_bytes,
-        activation_bytes=max(phase.saved_bytes for phase in phases),
-        seconds_per_step=mean(lambda phase: median(phase.seconds())),
-        seconds_range=(mean(lambda phase: min(phase.seconds())), mean(lambda p: max(p.seconds()))),
-        data_seconds_per_step=mean(lambda phase: median(step[0] for step in phase.timed)),
-        seconds_by_phase=tuple(median(phase.seconds()) for phase in phases),
+        activation_bytes=saved,
+        seconds_per_step=fmean(medians, lengths),
+        seconds_range=(fmean(fastest, lengths), fmean(slowest, lengths)),
+        data_seconds_per_step=fmean(waits, lengths),
+        seconds_by_phase=tuple(medians),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
         rows_per_epoch=training.rows_per_epoch,
     )
 
 
-@dataclass
-class _Phase:
-    """Cost of the timed steps of one phase."""
-
-    totals: BatchTotals  # of ``num_steps`` steps
-    num_steps: int = 1 + _STEPS
-    saved_bytes: int = 0
-    gradient_bytes: int = 0
-    timed: list[tuple[float, float, float]] = field(default_factory=list)
-    """Seconds of each step until the rows came, of forward and backward by position, and of the
-    update.
-    """
-
-    def seconds(self) -> list[float]:
-        """Return what a step of the mean number of positions takes by each of the timed steps."""
-        positions = self.totals.positions / self.num_steps
-        return [wait + positions * each + update for wait, each, update in self.timed]
-
-
-def _phase(
+def _time_steps(
     objective: Objective,
     optimizer: ElectraAdamW,
     source: Iterator[list[Batch]],
     training: Training,
     worker: Worker,
     autocast: torch.dtype | None,
-) -> _Phase:
+) -> tuple[list[tuple[float, float, float]], int]:
+    """Return the seconds of each step until the rows came, of forward and backward by position, and
+    of the update; and the bytes that the largest pass saves for its backward pass.
+    """
     # A GPU takes about as long for two rows as for a whole batch, so it gets whole batches.
     num_rows = _FIRST_ROWS if worker.device.type == "cpu" else None
-    phase = _Phase(BatchTotals(0, 0, 0))
+    timed, saved_bytes = [], 0
     for step in range(1 + _STEPS):
         started = time.perf_counter()
         passes = next(source)
@@ -254,21 +237,13 @@ def _phase(
         optimizer.step()
         worker.synchronize()
         updated = time.perf_counter() - started - computed
-        phase.saved_bytes = max(phase.saved_bytes, round(scale * saved.largest))
-        gradients = (p.grad for p in objective.parameters() if p.grad is not None)
-        phase.gradient_bytes = sum(gradient.nbytes for gradient in gradients)
+        saved_bytes = max(saved_bytes, round(scale * saved.largest))
         optimizer.zero_grad(set_to_none=True)
-        for mask in (batch["attention_mask"] for batch in passes):
-            rows, tokens, all_positions = phase.totals
-            phase.totals = BatchTotals(
-                rows + len(mask), tokens + int(mask.sum()), all_positions + mask.numel()
-            )
         # The first step warms up and is the slowest: as many rows as fit into the limit.
         if num_rows is not None:
             num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / computed))
-        if step:
-            phase.timed.append((waited, computed / positions, updated))
-    return phase
+        timed.append((waited, computed / positions, updated))
+    return timed[1:], saved_bytes
 
 
 def _part(batch: Batch, rows: int | None) -> Batch:

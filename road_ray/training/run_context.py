@@ -98,8 +98,8 @@ class Training:
     """Attention implementation of the encoders."""
     phase_starts: tuple[int, ...] = (0,)
     """Steps at which rows become longer; a plan measures each phase."""
-    totals: Callable[[], Sequence[BatchTotals]] | None = None
-    """Sizes of all batches of each phase, for a plan. None: the plan uses the measured batches."""
+    totals: Callable[[], Sequence[BatchTotals]] = tuple
+    """Sizes of all batches of each phase, for a plan."""
     rows_per_epoch: int | None = None
     """Rows of the training data, for a plan. None: several data sets, which end at other times."""
     evaluate: Callable[[], Mapping[str, float]] | None = None

@@ -134,12 +134,11 @@ def gradient_norms(objective: Objective) -> dict[str, float]:
 
 
 class CollapseMonitor:
-    """Checks rows of the journal and writes an event, once, when a network has collapsed."""
+    """Checks rows of the journal and writes an event when a network has collapsed."""
 
     def __init__(self, journal: Journal, total_steps: int) -> None:
         self._journal, self._total = journal, total_steps
         self._bad: dict[str, int] = dict.fromkeys(_ADVICE, 0)
-        self._reported: set[str] = set()
 
     def check(self, step: int, row: Mapping[str, float]) -> None:
         """Check one row; five bad rows in a row make an event."""
@@ -153,6 +152,5 @@ class CollapseMonitor:
         }
         for kind, present in signs.items():
             self._bad[kind] = self._bad[kind] + 1 if present else 0
-            if self._bad[kind] >= _ROWS and kind not in self._reported:
-                self._reported.add(kind)
+            if self._bad[kind] == _ROWS:
                 self._journal.event(kind, step=step, advice=_ADVICE[kind])

@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification
 import road_ray as rr
 from road_ray.data import catalog
 from road_ray.distillation.teacher import Teacher, TeacherOptions
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError
 from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import merge_adapter
 from road_ray.system.files import cache_home
@@ -163,15 +163,3 @@ def test_an_adapter_that_does_not_fit_is_refused(peft, damage, message, tmp_path
     with pytest.raises(CheckpointError, match=message):
         model_directory(str(adapter))
     assert not (tmp_path / "cache").is_dir() or not list((tmp_path / "cache").rglob("*.json"))
-
-
-def test_without_peft_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    publish(tmp_path / "base", "bert")
-    tmp_path.joinpath("adapter_config.json").write_text(
-        json.dumps({"peft_type": "LORA", "task_type": "SEQ_CLS"})
-    )
-    edit(tmp_path / "adapter_config.json", base_model_name_or_path=str(tmp_path / "base"))
-    save_file({"a": torch.zeros(1)}, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(ConfigError, match=r"pip install 'road-ray\[adapters\]'"):
-        model_directory(str(tmp_path))

@@ -204,19 +204,3 @@ def test_evaluation_is_that_of_hugging_face_to_the_bit():
     use_cpu_kernels(quick)
     batch = padded_batch(*SHORT)
     assert torch.equal(quick(**batch).logits, plain(**batch).logits)
-
-
-def test_names_weights_and_saved_configuration_stay(tmp_path):
-    plain = model(0.1)
-    quick = deepcopy(plain)
-    use_cpu_kernels(quick)
-    assert list(quick.state_dict()) == list(plain.state_dict())
-    saved = {"plain": plain, "quick": quick}
-    for name, part in saved.items():
-        part.save_pretrained(tmp_path / name)
-    saved = [
-        json.loads((tmp_path / name / "config.json").read_text()) for name in ("plain", "quick")
-    ]
-    assert saved[0] == saved[1]
-    loaded = ElectraForPreTraining.from_pretrained(tmp_path / "quick")
-    assert loaded.config._attn_implementation == "sdpa"

@@ -269,11 +269,11 @@ def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(tmp_path, seed):
     assert [step for step, loss in enumerate(losses) if spikes.is_spike(loss)] == [at]
 
 
-def test_the_rare_hard_batch_of_a_mixture_is_usual_and_a_new_level_after_four_spikes(tmp_path):
+def test_the_rare_hard_batch_of_a_mixture_is_usual_and_a_new_level_soon_is_too(tmp_path):
     losses = [4.0 if step % 10 == 7 else 0.3 for step in range(200)]
     assert not any(map(guard(tmp_path).is_spike, losses))
     spikes = guard(tmp_path, losses=[1.0] * 10)
-    assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
+    assert [spikes.is_spike(9.0) for _ in range(30)] == [True] * 3 + [False] * 27
 
 
 def jumping(at=(AT,), factor=1e3):
@@ -326,12 +326,12 @@ def stopped_and_resumed(place, at):
 
 
 def test_a_run_that_was_stopped_amid_spikes_counts_on(tmp_path):
-    """The fifth in a row is the new level, wherever the run was stopped."""
+    """They are measured by the losses before, wherever the run was stopped."""
     level = range(AT - 2, STEPS)
     straight, events = learned(tmp_path / "straight", at=level)
-    assert [event["step"] for event in events] == [AT - 2, AT - 1, AT, AT + 1]
+    assert events[0]["step"] == AT - 2
     resumed, again = stopped_and_resumed(tmp_path / "resumed", at=level)
-    assert [event["step"] for event in again] == [event["step"] for event in events]
+    assert [event | {"time": ""} for event in again] == [event | {"time": ""} for event in events]
     assert tiny.same(resumed, straight)
 
 
@@ -356,15 +356,6 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(tmp
     late, late_result = diverged(tmp_path / "late", log_every_steps=STEPS)
     assert late_result.replace("late", "at_once") == error
     assert f"step {AT}: gradient norm" in error
-    assert tiny.same(late, at_once)
-
-
-def test_spikes_that_are_read_late_are_the_same_events(tmp_path, request):
-    at_once, events = learned(tmp_path / "at_once")
-    request.getfixturevalue("deferred")
-    late, late_result = learned(tmp_path / "late", log_every_steps=STEPS)
-    assert [event["step"] for event in late_result] == [AT]
-    assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
     assert tiny.same(late, at_once)
 
 

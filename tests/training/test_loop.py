@@ -12,7 +12,6 @@ import torch
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
-from road_ray.models.multitask import MultitaskModel
 from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
@@ -107,19 +106,6 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, k
     for row, other in zip(ours, theirs, strict=True):
         keep = {name for name in row if not name.startswith("time/")}
         assert {n: row[n] for n in keep} == {n: other[n] for n in keep}
-
-
-def test_checkpoints_on_the_way_leave_dropout_as_it_is(tmp_path, straight, monkeypatch):
-    """A thread exports while the next steps draw their dropout."""
-    expected, _ = straight("supervised")
-    export = MultitaskModel.export
-
-    def repeated(*arguments):
-        for _ in range(5):
-            export(*arguments)
-
-    monkeypatch.setattr(MultitaskModel, "export", repeated)
-    assert tiny.same(run("supervised", tmp_path, save_every_steps=1), expected)
 
 
 def test_the_checkpoint_holds_every_tensor_once_and_the_export(tmp_path):

@@ -113,23 +113,17 @@ def gradients_of_one_layer(encoder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("made", "learnt"),
-    [
-        (OneLayer, gradients_of_one_layer),
-        pytest.param(lambda: tiny.electra(0.0), gradients, marks=pytest.mark.long),
-    ],
-)
-def test_what_cannot_be_compiled_runs_as_it_is(made, learnt):
+def test_what_cannot_be_compiled_runs_as_it_is():
     calls = []
 
     def broken(graph, inputs):
         calls.append(graph)
         raise RuntimeError("no compiler here")
 
-    straight, fallen = made(), made()
+    straight, fallen = (OneLayer() for _ in range(2))
     compile_encoders(fallen, backend=broken)
-    assert_close(learnt(fallen), learnt(straight), rtol=1e-5, atol=1e-6)
+    ours, expected = map(gradients_of_one_layer, (fallen, straight))
+    assert_close(ours, expected, rtol=1e-5, atol=1e-6)
     assert calls, "nothing was compiled"
 
 

@@ -12,7 +12,6 @@ from road_ray.training.optimizer import (
     EPSILON,
     ElectraAdamW,
     Lamb,
-    build_optimizer,
     clip,
     parameter_groups,
     rate,
@@ -79,13 +78,6 @@ def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay():
         for g in groups
     ]
     assert all(len(names) <= 1 for names in heads)  # no group mixes the heads of two tasks
-
-
-def test_without_layer_decay_a_pre_training_has_two_groups():
-    objective = tiny.electra()
-    assert len(parameter_groups(objective, OptimizerConfig())) == 2  # with weight decay, without
-    decayed = parameter_groups(objective, OptimizerConfig(layer_decay=0.5))
-    assert len({(g["peak_lr"], g["peak_weight_decay"]) for g in decayed}) == len(decayed) == 8
 
 
 def group(parameter, decay):
@@ -182,8 +174,3 @@ def test_weights_at_zero_move_and_what_has_no_gradient_stays():
     lamb.step()
     assert (weights != 0).all()
     assert (still == 1).all()
-
-
-def test_the_configuration_chooses():
-    assert type(build_optimizer(tiny.electra(), OptimizerConfig(name="lamb"))) is Lamb
-    assert type(build_optimizer(tiny.electra(), OptimizerConfig())) is ElectraAdamW

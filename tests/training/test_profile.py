@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -19,7 +21,7 @@ ALONE = Worker()
 def test_a_plan_measures_and_trains_nothing(tmp_path):
     objective, stream = tiny.electra(dropout=0.0), tiny.stream(tiny.rows())
     context = RunContext(plan_only=True)
-    made = tiny.training(tmp_path, context=context)
+    made = tiny.training(tmp_path, context=context, totals=lambda: [stream.totals(6)])
     steps = lambda start: accumulated(stream.since(start), 1)  # noqa: E731
     assert train(objective, steps, made, Worker()) == {}
     assert context.measured is not None
@@ -27,11 +29,14 @@ def test_a_plan_measures_and_trains_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def measured(tmp_path, streams, **options):
+def measured(tmp_path, streams, steps=6):
     """The cost of a training whose phases begin at the steps of ``streams``."""
-    steps = lambda start: accumulated(streams[start].since(0), 1)  # noqa: E731
-    training = tiny.training(tmp_path, phase_starts=tuple(streams), **options)
-    return profile.measure(tiny.electra(dropout=0.0), steps, training, ALONE, None)
+    lengths = {start: end - start for start, end in pairwise((*streams, steps))}
+    totals = lambda: [streams[start].totals(length) for start, length in lengths.items()]  # noqa: E731
+    drawn = lambda start: accumulated(streams[start].since(0), 1)  # noqa: E731
+    options = {"phase_starts": tuple(streams), "totals": totals, "steps": steps}
+    training = tiny.training(tmp_path, **options)
+    return profile.measure(tiny.electra(dropout=0.0), drawn, training, ALONE, None)
 
 
 def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):

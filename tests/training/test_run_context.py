@@ -11,7 +11,7 @@ import torch
 
 from road_ray.errors import ResourceError
 from road_ray.training import run_context
-from road_ray.training.run_context import RunContext, StopRequest, oom_as_error, shapes
+from road_ray.training.run_context import RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker
 
 
@@ -117,8 +117,3 @@ def test_memory_that_other_libraries_of_a_gpu_lack_is_told_too(message):
 def test_other_errors_stay_as_they_are():
     with pytest.raises(RuntimeError, match="shapes differ"), oom_as_error(0, RunContext()):
         raise RuntimeError("shapes differ")
-
-
-def test_shapes_of_all_passes_are_told():
-    passes = [{"input_ids": torch.zeros(4, 16)}, {"input_ids": torch.zeros(2, 4, 8)}]
-    assert shapes(passes) == "4 x 16, 2 x 4 x 8 tokens"

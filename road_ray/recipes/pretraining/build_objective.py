@@ -15,7 +15,7 @@ from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models import encoder
-from road_ray.models.architectures import family_of
+from road_ray.models.architectures import encoder_class
 from road_ray.models.config import EncoderConfig
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.generator import Frequencies, Generator
@@ -137,7 +137,7 @@ def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
     if not init:
         raise ConfigError("encoder.family = init without init\n  fix: init=DIRECTORY of a model")
     config = config_at(init, "init")
-    family_of(config)
+    encoder_class(config)
     return config
 
 

@@ -1,6 +1,6 @@
 """Journal of a run: metrics.jsonl (the source of truth), events.jsonl, metrics.json.
 
-Each row is flushed, so that a kill loses at most the line being written.
+A file is closed behind each row, so that a kill loses at most the line being written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
@@ -42,8 +42,9 @@ class Journal:
         self.run_dir, self.enabled = Path(run_dir), enabled
         kind: Kind | None = console if enabled else "quiet"
         self._console = Console(kind, total_steps)
-        self._files: dict[str, TextIO] = {}
         self._trackers: dict[str, Tracker] = {}
+        for name in ("metrics.jsonl", "events.jsonl") if enabled else ():
+            cut_torn_line(self.run_dir / name)
         for name, start in (trackers or {}).items() if enabled else ():
             try:
                 self._trackers[name] = start()
@@ -83,7 +84,6 @@ class Journal:
         path = self.run_dir / "metrics.jsonl"
         if not self.enabled or not path.is_file():
             return
-        self._close_files()
         remaining = [row for row in read_metrics(path) if row["step"] <= step]
         write_text_atomic(path, "".join(_line(row) for row in remaining))
 
@@ -94,7 +94,7 @@ class Journal:
             write_json_atomic(self.run_dir / "metrics.json", final)
 
     def close(self, *, failed: bool = False) -> None:
-        """Close files, console and trackers; ``failed`` is passed on to trackers."""
+        """Close console and trackers; ``failed`` is passed on to trackers."""
         self._console.close()
         for name, tracker in list(self._trackers.items()):
             try:
@@ -102,7 +102,6 @@ class Journal:
             except Exception as error:
                 self._drop(name, error)
         self._trackers = {}
-        self._close_files()
 
     def __enter__(self) -> Self:
         return self
@@ -118,23 +117,15 @@ class Journal:
     def _append(self, name: str, row: Mapping[str, object]) -> None:
         path = self.run_dir / name
         try:
-            if name not in self._files:
-                self.run_dir.mkdir(parents=True, exist_ok=True)
-                cut_torn_line(path)
-                self._files[name] = path.open("a", encoding="utf-8")
-            self._files[name].write(_line(row))
-            self._files[name].flush()
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_line(row))
         except OSError as error:
             raise ResourceError(
                 f"{path}: cannot be written: {error.strerror}\n"
                 "    fix: free space there or make it writable, then run the same command again\n"
                 "    kept: all rows before this one"
             ) from error
-
-    def _close_files(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files = {}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

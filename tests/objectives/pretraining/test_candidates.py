@@ -62,13 +62,6 @@ def test_the_gold_stands_in_slot_1_where_replaced_and_its_duplicates_do_not_coun
     assert counts.tolist() == [[True, faithful, True], [True, faithful, True]]
 
 
-def test_the_unchanged_token_is_no_candidate_where_rejecting_is_right():
-    candidates, counts = choices(
-        torch.tensor([[5, 7]]), torch.tensor([5]), torch.tensor([False]), faithful=False
-    )
-    assert (candidates.tolist(), counts.tolist()) == ([[5, 7]], [[False, True]])
-
-
 @pytest.fixture
 def mc_bert(generator):
     torch.manual_seed(2)

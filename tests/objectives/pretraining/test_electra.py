@@ -115,17 +115,6 @@ def test_only_chosen_positions_count(generator, discriminator, batch):
     assert terms["discriminator"].weight == 50.0
 
 
-def test_scores_elsewhere_get_no_gradient(generator, discriminator, batch):
-    objective = ElectraMasked(generator, discriminator, **OPTIONS)
-    seen = []
-    discriminator.discriminator_predictions.register_forward_hook(
-        lambda module, given, scores: seen.append(scores.retain_grad() or scores)
-    )
-    objective(batch).terms["discriminator"].total.backward()
-    chosen, _ = objective.hide(objective.prepare(batch))
-    assert torch.equal(seen[0].grad != 0, chosen)
-
-
 def test_rewards_are_the_detectors_losses_at_chosen_positions(generator, discriminator, batch):
     """The policy's loss is ``-log p(sample) * (reward - baseline)``: its gradient, which flows into
     the first factor alone, is that of the expected reward.

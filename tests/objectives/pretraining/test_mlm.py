@@ -73,27 +73,12 @@ def test_the_model_never_sees_a_mask(objective, batch):
     assert torch.equal(made.replaced, made.tokens != originals)
 
 
-def test_one_table_serves_both_networks_and_both_heads(objective):
-    table = objective.encoder.embeddings.word_embeddings.weight
-    heads = (objective.model, objective.generator)
-    assert all(model.get_output_embeddings().weight is table for model in heads)
-
-
 def test_copy_losses_by_hand():
     logits = torch.log(torch.tensor([[0.5, 0.25, 0.25]])).repeat(2, 1)
     gate = torch.full((2,), math.log(3))  # D = 3/4
     losses = copy_losses(logits, gate, torch.tensor([1, 1]), torch.tensor([True, False]))
     # 3/4 + 1/4 * 1/4 where the input is the original, 1/4 * 1/4 where it is not
     assert losses.tolist() == pytest.approx([-math.log(0.8125), -math.log(0.0625)], rel=1e-5)
-
-
-def test_probabilities_of_all_originals_sum_to_1():
-    torch.manual_seed(0)
-    logits, gate = torch.randn(11, 11), torch.randn(1).expand(11)
-    gold = torch.arange(11)
-    copied = gold == 4  # the input is token 4
-    losses = copy_losses(logits[:1].expand(11, 11), gate, gold, copied)
-    assert float(torch.exp(-losses).sum()) == pytest.approx(1)
 
 
 def test_the_limit_of_a_sure_gate_is_stable():

@@ -11,7 +11,6 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel
 
-from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.worker import recompute
 from tests.objectives import every
@@ -79,14 +78,3 @@ def test_counts_are_known_before_the_forward_pass(name, tmp_path):
     prepared = objective.prepare(batch)
     counts = {name: int(term.count) for name, term in objective(prepared).terms.items()}
     assert {name: int(count) for name, count in objective.counts(prepared).items()} == counts
-
-
-def test_ddp_finds_the_tensors_of_losses():
-    from torch.nn.parallel.distributed import _find_tensors
-
-    term = Term(torch.ones(()), torch.tensor(2))
-    pair = torch.tensor(3), torch.tensor(4)
-    tensors = list(_find_tensors(Losses({"a": term}, {"b": pair})))
-    assert [id(tensor) for tensor in tensors] == [
-        id(tensor) for tensor in (term.total, term.count, *pair)
-    ]
