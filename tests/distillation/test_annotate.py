@@ -24,7 +24,7 @@ from road_ray.distillation.annotate import (
     targets_of,
 )
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, OutOfFoldEnsemble, stacked
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble, stacked
 from road_ray.distillation.losses import kd_loss, soft_loss_sum, two_classes
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import check_teacher
@@ -141,21 +141,10 @@ def test_answers_of_different_shapes_are_never_mixed():
         stacked([torch.zeros(2, 3), torch.zeros(2, 1)])
 
 
-def test_folds_and_batches_that_do_not_fit_out_of_fold_teachers_are_refused():
-    pair, trio = Said(torch.zeros(2, 1, 3)), Said(torch.zeros(3, 1, 3))
-    folds = np.array([0, 1, 2], np.int32)
-    with pytest.raises(ConfigError, match="equally many"):
-        OutOfFoldEnsemble([pair, trio], folds)
-    with pytest.raises(ConfigError, match="fold 2"):
-        OutOfFoldEnsemble([pair, pair], folds)
-    with pytest.raises(DataError, match="rows"):
-        OutOfFoldEnsemble([pair] * 3, folds).submit({"input_ids": torch.ones(1, 2)})
-
-
 def test_metrics_of_out_of_fold_teachers_are_those_of_all_folds():
     of_folds = [{"teachers/cut_0": n, "time/teacher_busy_seconds": n} for n in (1.0, 2.0)]
     members = [Said(torch.zeros(1, 1, 3), stats) for stats in of_folds]
-    ensemble = OutOfFoldEnsemble(members, np.array([0, 1], np.int32))
+    ensemble = RowEnsemble(members, np.array([0, 1], np.int32))
     ensemble.gather(ensemble.submit({"input_ids": torch.ones(2, 3), "rows": torch.arange(2)}))
     assert ensemble.stats == {"teachers/cut_0": 3.0, "time/teacher_busy_seconds": 2.0}
 

@@ -16,7 +16,7 @@ from road_ray.distillation.weighting import mean, soften
 from road_ray.errors import RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
-from road_ray.recipes.train.answer_files import read_files
+from road_ray.recipes.train.answer_files import read_files, write_answers
 from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
@@ -65,8 +65,7 @@ def teach(sentiment, tmp_path):
         name, tokenizer = config.data.dataset, student_tokenizer(config)
         teachers, mixture = find_teachers(config)[name], Mixture.of(config)
         split = mixture.read(name, "train", tokenizer)
-        for wrote in read_files(teachers, split):
-            wrote()
+        write_answers(teachers, read_files(teachers, split))
         given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
         ensemble = teachers.open(split, None, **given)
         width = int(split.features.lengths.max())
