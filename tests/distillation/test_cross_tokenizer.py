@@ -26,7 +26,7 @@ from road_ray.distillation.cross_tokenizer import (
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
-from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_manifest
+from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_entry
 from road_ray.errors import DataError
 from tests.published import TEXTS, publish, tokenizer_of
 
@@ -139,7 +139,7 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
         fingerprint = fingerprint_tokenizer(student)
         options = TeacherOptions(student=fingerprint, precision="fp32")
         plain = LocalEnsemble(places, task, options)
-        manifest = teacher_manifest(places, task, student=fingerprint)
+        entries = [teacher_entry(place, task, student) for place in places]
         batch = batch_of(name, student, max_length_tokens=320)
 
         @contextmanager
@@ -147,7 +147,7 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
             answered.append(members)
             yield LocalEnsemble([places[member] for member in members], task, options)
 
-        with StoredEnsemble(tmp_path / "store", manifest["teachers"], task) as stored:
+        with StoredEnsemble(tmp_path / "store", entries, task) as stored:
             stored.label(lambda batch=batch: [batch], live)
             result = stored.gather(stored.submit(batch))
             figures = stored.stats

@@ -208,9 +208,7 @@ def write_answers(teachers: Teachers, given: Sequence[Mapping[Texts, Answer]]) -
         with tables.labelling():
             new = ~tables.holds(keys)  # of those that another process has written meanwhile, too
             if new.any():
-                chosen = [values[number] for number in np.flatnonzero(new)]
-                counts = np.array(list(map(len, chosen)), np.int64)
-                tables.add(keys[new], counts, np.concatenate(chosen))
+                tables.add(keys[new], [values[number] for number in np.flatnonzero(new)])
 
 
 def readers_of(teachers: Teachers, split: Split) -> dict[int, Callable[[Longs, int], Tensor]]:

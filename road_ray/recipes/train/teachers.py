@@ -26,7 +26,7 @@ from road_ray.distillation.cross_tokenizer import RowTexts
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.teacher import TeacherOptions, check_parity
-from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
+from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
@@ -311,15 +311,21 @@ def lineage(
             for teacher in found.entries
         ],
     }
-    identity = identity_of(teachers=identity_only(manifest_of(config, teachers)))
+    identity = identity_of(teachers=manifest_of(config, teachers, decisive_entries))
     folds = 1 if several else next(iter(teachers.values())).folds
     return record, identity | (identity_of(folds=folds) if folds > 1 else {})
 
 
-def manifest_of(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
-    """Return the manifest of the teachers of a run; a mixture has one of each data set."""
+def manifest_of(
+    config: TrainConfig,
+    teachers: Mapping[str, Teachers],
+    part: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+) -> dict[str, Any]:
+    """Return the manifest of the teachers of a run, with that ``part`` of each entry; a mixture has
+    one of each data set.
+    """
     manifests: dict[str, Any] = {
-        name: {"task": found.task.name, "teachers": list(found.entries)}
+        name: {"task": found.task.name, "teachers": list(map(part, found.entries))}
         for name, found in teachers.items()
     }
     several = isinstance(config, MultitaskConfig)
