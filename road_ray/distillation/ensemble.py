@@ -8,10 +8,11 @@ that reads answers that were given once. The student's loop, loss and head are t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from road_ray.distillation.teacher import (
     some_rows,
 )
 from road_ray.errors import ConfigError, DataError
+
+BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
 
 
 class Ensemble(ABC):
@@ -61,6 +64,18 @@ class Ensemble(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def submitted(
+    batches: Iterable[BatchT], ensemble: Ensemble, lookahead: int
+) -> Iterator[tuple[BatchT, Any]]:
+    """Yield each batch with its handle, in order, once ``lookahead`` more have been submitted."""
+    waiting: deque[tuple[BatchT, Any]] = deque()
+    for batch in batches:
+        waiting.append((batch, ensemble.submit(batch)))
+        if len(waiting) > lookahead:
+            yield waiting.popleft()
+    yield from waiting
 
 
 class WrappedEnsemble(Ensemble):

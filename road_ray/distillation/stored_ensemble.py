@@ -16,9 +16,9 @@ import json
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,7 +45,7 @@ from road_ray.distillation.answer_table import (
     write_table,
 )
 from road_ray.distillation.cross_tokenizer import TextReader, TokenRow
-from road_ray.distillation.ensemble import Ensemble, numbered
+from road_ray.distillation.ensemble import Ensemble, numbered, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, DataError
@@ -228,51 +228,42 @@ class StoredEnsemble(Ensemble):
             if not missing:
                 return 0
             ensemble = stack.enter_context(live(tuple(missing)))
-            waiting: deque[tuple[Longs, Mapping[str, Any], Any]] = deque()
-            wanted, begin = np.logical_or.reduce([*missing.values()]), 0
-            for batch in batches():
-                inputs = inputs_of(batch)
-                numbers = np.arange(begin, begin + len(inputs["input_ids"]))
-                begin += len(numbers)
-                if not wanted[numbers].any():
-                    continue
-                inputs = some_rows(inputs, np.flatnonzero(wanted[numbers]))
-                numbers = numbers[wanted[numbers]]
-                if any(self._readers):
-                    inputs[OWN_TOKENS] = torch.ones(len(numbers), dtype=torch.bool)
-                waiting.append((numbers, inputs, ensemble.submit(inputs)))
-                if len(waiting) > _AHEAD:
-                    self._keep(keys, missing, ensemble, *waiting.popleft())
-            while waiting:
-                self._keep(keys, missing, ensemble, *waiting.popleft())
+            wanted = np.logical_or.reduce([*missing.values()])
+            asked = self._asked(batches(), wanted)
+            for inputs, handle in submitted(asked, ensemble, _AHEAD):
+                for n, answers in zip(missing, ensemble.gather(handle), strict=True):
+                    rows = inputs["rows"]
+                    some = np.flatnonzero(missing[n][rows])
+                    if len(some):
+                        self._keep(n, keys[n][rows[some]], some_rows(inputs, some), answers[some])
         return int(wanted.sum())
 
-    def _keep(
-        self,
-        keys: Sequence[Keys],
-        missing: Mapping[int, NDArray[np.bool_]],
-        ensemble: Ensemble,
-        numbers: Longs,
-        inputs: Mapping[str, Any],
-        handle: object,
-    ) -> None:
-        """Add the answers to the rows of these numbers to the tables of the teachers that miss
-        them.
-        """
-        for number, answers in zip(missing, ensemble.gather(handle), strict=True):
-            chosen = np.flatnonzero(missing[number][numbers])
-            if not len(chosen):
-                continue
-            tables, few = self.tables[number], some_rows(inputs, chosen)
-            positions, _, _ = _positions(self._readers[number], tables.kind, few)
-            try:
-                values = [
-                    unpadded(answers[row], None if positions is None else positions[n], tables.kind)
-                    for n, row in enumerate(chosen.tolist())
-                ]
-            except CheckpointError as error:
-                raise CheckpointError(f"teacher {number}: {error}") from error
-            tables.add(keys[number][numbers[chosen]], values)
+    def _asked(
+        self, batches: Iterable[Mapping[str, Any]], wanted: NDArray[np.bool_]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the inputs of the rows that are ``wanted``, with their numbers as ``rows``."""
+        begin = 0
+        for batch in batches:
+            inputs = inputs_of(batch)
+            rows = np.arange(begin, begin + len(inputs["input_ids"]))
+            begin += len(rows)
+            some = np.flatnonzero(wanted[rows])
+            if len(some):
+                inputs = {**some_rows(inputs, some), "rows": rows[some]}
+                if any(self._readers):
+                    inputs[OWN_TOKENS] = torch.ones(len(some), dtype=torch.bool)
+                yield inputs
+
+    def _keep(self, number: int, keys: Keys, inputs: Mapping[str, Any], answers: Tensor) -> None:
+        """Add the answers of a teacher to the rows of these inputs to its tables."""
+        tables = self.tables[number]
+        positions, _, _ = _positions(self._readers[number], tables.kind, inputs)
+        every = [None] * len(keys) if positions is None else positions
+        try:
+            values = list(map(partial(unpadded, kind=tables.kind), answers, every))
+        except CheckpointError as error:
+            raise CheckpointError(f"teacher {number}: {error}") from error
+        tables.add(keys, values)
 
 
 def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:

@@ -76,11 +76,10 @@ def run_training(
         if context is not None and context.plan_only:  # labelling is no step
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
         for name, found in teachers.items():
+            on_actors = found.config.distillation.host == "actors" and found.models
             if found.store is not None:
                 found.label(rows[name], actors.pop(name, None))
-        for name, found in teachers.items():
-            on_actors = found.config.distillation.host == "actors" and found.store is None
-            if on_actors and found.models and name not in actors:
+            elif on_actors and name not in actors:
                 stack.enter_context(connected(config.address))
                 others = config.total_teachers - len(found.models)
                 pool = found.start_pool(config.workers, others)
