@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import ElectraForSequenceClassification
 
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Task
 from road_ray.distillation import weighting
 from road_ray.distillation.annotate import (
-    allowed_of,
     annotate,
     model_inputs,
     student_loss,
-    targets_of,
 )
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble, stacked
@@ -29,7 +26,6 @@ from road_ray.distillation.losses import kd_loss, soft_loss_sum, two_classes
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import check_teacher
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from tests.tiny_encoder import small_config
 from tests.tiny_teacher import LABELS, make_batch, make_teacher
 
 NLI, MRC = task("nli"), task("mrc")
@@ -83,18 +79,6 @@ def test_weights_cast_once_answer_as_autocast_over_fp32_does(tmp_path):
 def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
     with pytest.raises(ConfigError, match=r"int8: the teachers are on meta(?s:.)*fix: .*bf16"):
         Teacher(make_teacher(tmp_path / "t"), NLI, TeacherOptions(precision="int8"), "meta")
-
-
-def test_a_teacher_of_questions_answers_as_the_plain_model_does(tmp_path):
-    from transformers import AutoModelForQuestionAnswering
-
-    first, directory = make_batch(0), make_teacher(tmp_path, kind="mrc")
-    output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))
-    logits = Teacher(directory, MRC).logits(**inputs_of(first))
-    assert logits.shape == (4, 2, 10)
-    real = first["attention_mask"].bool()
-    assert torch.equal(logits[:, 0][real], output.start_logits[real])
-    assert torch.equal(logits[:, 1][real], output.end_logits[real])
 
 
 def test_padding_is_no_answer(tmp_path):
@@ -162,24 +146,6 @@ def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
     expected = weighting.num_right(logits, first["labels"])
     assert right == [float((expected == n).sum()) for n in range(4)]
     assert softened["stats"]["time/teacher_wait_seconds"] > 0
-
-
-def test_spans_are_weighed_a_head(tmp_path):
-    ensemble = LocalEnsemble(
-        [make_teacher(tmp_path / str(s), s, kind="mrc") for s in range(2)], MRC
-    )
-    first = make_batch(2, kind="mrc")
-    first["end_positions"][0] = -100
-    (softened,) = annotate([first], ensemble, weighting.resolve("correctness", all_wrong="drop"))
-    assert softened["soft_logits"].shape == (4, 2, 10)
-    assert softened["kd_keep"].shape == (4, 2)
-    counts = [softened["stats"][f"teachers/right_{n}"] for n in range(3)]
-    assert sum(counts) == 7  # two heads of four examples, less the unknown one
-    logits = ensemble.gather(ensemble.submit(first))
-    judged = logits.masked_fill(~allowed_of(first), -torch.inf)
-    nobody = (weighting.num_right(judged, targets_of(first)) == 0) & (targets_of(first) != -100)
-    assert nobody.any()
-    assert torch.equal(softened["kd_keep"], ~nobody)
 
 
 def test_a_teacher_is_not_wrong_for_what_it_says_of_the_question():
@@ -349,16 +315,6 @@ def test_float_labels_of_a_custom_loop_are_several_labels_and_no_numbers():
     assert_close(own["soft_logits"], annotated(teachers, labels, "correctness")["soft_logits"])
     total, count = soft_loss_sum(student, own, temperature=2.0, regression=True)
     assert_close(total / count, kd_loss(two_classes(student), own["soft_logits"], temperature=2.0))
-
-
-def test_a_model_of_transformers_learns_in_a_loop_of_ones_own():
-    config = small_config(num_labels=3, problem_type="multi_label_classification")
-    model = ElectraForSequenceClassification(config).eval()
-    batch = annotated(torch.randn(2, 2, 3), torch.tensor([[1.0, 0, 0], [0, 1, 1]]))
-    outputs = model(**model_inputs(batch))
-    loss = student_loss(outputs, batch, temperature=2.0, kd_weight=0.25)
-    soft = kd_loss(two_classes(outputs.logits), batch["soft_logits"], temperature=2.0)
-    assert_close(loss, 0.75 * outputs.loss + 0.25 * soft)
 
 
 def test_a_teacher_of_another_problem_is_refused(tmp_path):

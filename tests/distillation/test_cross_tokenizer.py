@@ -238,14 +238,3 @@ def test_an_answer_inside_a_token_or_behind_the_row_of_the_teacher_is_not_expres
     answers = {(3, 4): True, (5, 5): True, (3, 5): True, (4, 4): False, (3, 3): False}
     assert {gold: can_express(gold, THEIRS, OURS, 7) for gold in answers} == answers
     assert not can_express((5, 5), THEIRS[[0, 1, 2, 3, 5]], OURS, 7)
-
-
-def test_an_answer_that_only_the_teacher_can_express_gets_the_covering_token():
-    theirs = np.array([[-1, -1], [-1, -1], [0, 1], [1, 2], [2, 3], [-1, -1]], np.int32)
-    ours = np.full((2, 4), -1, np.int32)
-    ours[:, 2] = [0, 3]
-    logits = np.full((2, 6), -30.0, np.float32)
-    logits[:, 3] = 0
-    carried, lost = transfer_spans(logits, theirs, ours, 4)
-    assert carried.argmax(1).tolist() == [2, 2]
-    assert lost == pytest.approx(0, abs=1e-6)
