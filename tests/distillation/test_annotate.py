@@ -81,6 +81,17 @@ def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
         Teacher(make_teacher(tmp_path / "t"), NLI, TeacherOptions(precision="int8"), "meta")
 
 
+def test_a_teacher_of_questions_answers_as_the_plain_model_does(tmp_path):
+    from transformers import AutoModelForQuestionAnswering
+
+    first, directory = make_batch(0), make_teacher(tmp_path, kind="mrc")
+    output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))
+    logits = Teacher(directory, MRC).logits(**inputs_of(first))
+    plain = torch.stack([output.start_logits, output.end_logits], 1)
+    real = first["attention_mask"][:, None].bool().expand_as(plain)
+    assert torch.equal(logits[real], plain[real])
+
+
 def test_padding_is_no_answer(tmp_path):
     first = make_batch(0, kind="mrc")
     logits = Teacher(make_teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(first))

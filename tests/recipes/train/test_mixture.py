@@ -37,15 +37,6 @@ def made(world, pretrained):
     return make
 
 
-def test_data_sets_of_one_task_share_a_head_or_have_their_own(made):
-    _, shared = made()
-    mixture, own = made(heads="dataset")
-    assert [split.task.name for split in own.values()] == ["mnli", "rte"]
-    assert [split.features.task for split in own.values()] == ["mnli", "rte"]
-    assert [task.name for task in mixture.tasks(own)] == ["mnli", "rte"]
-    assert "mnli" not in [split.task.name for split in shared.values()]
-
-
 @pytest.mark.parametrize("sampler", ["uniform_dataset", "annealed"])
 def test_steps_from_the_middle_are_those_of_the_whole(made, sampler):
     mixture, splits = made(passes=2, replacement=False, sampler=sampler)
