@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,12 +15,10 @@ from torch.nn import functional
 
 from road_ray.data.batching import allowed_positions
 from road_ray.data.examples import UNKNOWN
-from road_ray.distillation.ensemble import Ensemble
+from road_ray.distillation.ensemble import BatchT, Ensemble, submitted
 from road_ray.distillation.losses import soft_loss_sum, two_classes
 from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, num_right, soften
 from road_ray.errors import ConfigError, DataError
-
-BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
 
 
 def annotate(
@@ -48,13 +45,8 @@ def annotate(
         )
     if lookahead < 0:
         raise ConfigError(f"distillation.lookahead is {lookahead}\n  allowed: 0 or more batches")
-    waiting: deque[tuple[BatchT, Any]] = deque()
-    for batch in batches:
-        waiting.append((batch, ensemble.submit(batch)))
-        if len(waiting) > lookahead:
-            yield _softened(*waiting.popleft(), ensemble, weigh, each)
-    while waiting:
-        yield _softened(*waiting.popleft(), ensemble, weigh, each)
+    for batch, handle in submitted(batches, ensemble, lookahead):
+        yield _softened(batch, handle, ensemble, weigh, each)
 
 
 def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.examples import Longs
-from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag
+from road_ray.data.task_and_dataset import Kind, Regress, Span
 from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
@@ -58,94 +56,24 @@ _HASHED_BYTES = 2**28  # of a table that is checked whenever it is opened, in a 
 _FIX = "delete it: the next run asks the teachers for its rows again"
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a batch: their keys ``[B, 2]``, and a mask of the real positions ``[B, L]``."""
-
-    keys: Keys
-    real: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    @cached_property
-    def lengths(self) -> Longs:
-        """Number of real tokens of each row."""
-        lengths: Longs = self.real.sum(-1, dtype=np.int64)
-        return lengths
-
-
-def rows_of(inputs: Mapping[str, Any]) -> Rows:
-    """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
-    and segments if given.
+def keys_of_tokens(inputs: Mapping[str, Any]) -> Keys:
+    """Return the keys of rows by their ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per
+    row), with mask and segments if given, ``[B, 2]``.
     """
-    ids = _array(inputs["input_ids"]).astype(np.int32)
+    ids = inputs["input_ids"].cpu().numpy().astype(np.int32)
     mask, segments = inputs.get("attention_mask"), inputs.get("token_type_ids")
-    real = np.ones(ids.shape, np.bool_) if mask is None else _array(mask) != 0
+    real = np.ones(ids.shape, np.bool_) if mask is None else mask.cpu().numpy() != 0
     if segments is not None:
-        ids |= _array(segments).astype(np.int32) << _SEGMENT_SHIFT
+        ids |= segments.cpu().numpy().astype(np.int32) << _SEGMENT_SHIFT
     lengths = real.sum(-1, dtype=np.int64)  # of choices several a row
-    tokens = ids[real].tobytes()
-    ends = ids.itemsize * lengths.reshape(len(ids), -1).sum(1).cumsum()
-    bounds = itertools.pairwise([0, *ends.tolist()])
-    content = (n.tobytes() + tokens[i:j] for n, (i, j) in zip(lengths, bounds, strict=True))
-    return Rows(_hashed(content), real.reshape(len(ids), -1))
+    rows = zip(lengths, ids, real, strict=True)
+    return _hashed(number.tobytes() + row[mask].tobytes() for number, row, mask in rows)
 
 
 def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
     """Return the keys of rows by their texts, ``[N, 2]``."""
     encoded = ([text.encode("utf-8", "surrogatepass") for text in row] for row in texts)
-    return _hashed([b"".join(len(t).to_bytes(8, "little") + t for t in row) for row in encoded])
-
-
-def value_type(kind: Kind) -> type[np.floating[Any]]:
-    """Return the dtype of stored logits: float16 (rounding 2^-11), float32 in regression."""
-    return np.float32 if isinstance(kind, Regress) else np.float16
-
-
-def counts_of(kind: Kind, lengths: Longs) -> Longs:
-    """Return the size of a teacher's unpadded answer to rows of these lengths."""
-    return kind.width * (lengths if isinstance(kind, Span | Tag) else np.ones_like(lengths))
-
-
-def unpadded(answers: Tensor, rows: Rows, kind: Kind) -> Values:
-    """Flatten one teacher's answers into one array, row after row, in the stored dtype.
-
-    ``[B, C]``, ``[B, 2, L]`` or ``[B, L, C] -> [numbers]``. Raises ``CheckpointError`` for values
-    beyond the range of float16.
-    """
-    values = _array(answers.float())
-    limit = float(np.finfo(value_type(kind)).max)
-    ragged = isinstance(kind, Span | Tag)
-    flat: Values = values[_spread(rows.real, kind)] if ragged else values.ravel()
-    if not (np.abs(flat).max(initial=0.0) <= limit):  # false for NaN too
-        raise CheckpointError(
-            f"a teacher's logits beyond {limit:g}, or not a number, cannot be kept\n"
-            "  fix: distillation.answers=live, or fine-tune that teacher again"
-        )
-    return flat.astype(value_type(kind))
-
-
-def padded(answers: list[Values], rows: Rows, kind: Kind) -> Tensor:
-    """Restore one teacher's answers from an array per row; padding is ``PAD_LOGIT``.
-    ``-> [B, C]``, ``[B, 2, L]`` or ``[B, L, C]``, fp32.
-    """
-    dtype = value_type(kind)
-    flat = np.concatenate([np.zeros(0, dtype), *answers])
-    if not isinstance(kind, Span | Tag):
-        return torch.from_numpy(flat.reshape(len(rows), kind.width)).float()
-    spread = _spread(rows.real, kind)
-    full = np.full(spread.shape, PAD_LOGIT, dtype)
-    full[spread] = flat
-    return torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
-
-
-def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
-    """Return the mask of an answer's real numbers: ``[B, L] -> [B, 2, L]`` or ``[B, L, C]``."""
-    size, length = real.shape
-    if isinstance(kind, Span):
-        return np.broadcast_to(real[:, None, :], (size, kind.width, length))
-    return np.broadcast_to(real[:, :, None], (size, length, kind.width))
+    return _hashed(b"".join(len(t).to_bytes(8, "little") + t for t in row) for row in encoded)
 
 
 def _hashed(rows: Iterable[bytes]) -> Keys:
@@ -153,9 +81,46 @@ def _hashed(rows: Iterable[bytes]) -> Keys:
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
-def _array(tensor: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = tensor.detach().cpu().numpy()
-    return array
+def value_type(kind: Kind) -> type[np.floating[Any]]:
+    """Return the dtype of stored logits: float16 (rounding 2^-11), float32 in regression."""
+    return np.float32 if isinstance(kind, Regress) else np.float16
+
+
+def unpadded(answer: Tensor, positions: Longs | None, kind: Kind) -> Values:
+    """Return the numbers of one row's answer in the stored dtype: ``[C]``, or those of the real
+    ``positions`` of ``[2, L]`` or ``[L, C]``, flat. Raises ``CheckpointError`` for values beyond
+    the range of float16.
+    """
+    values: Values = answer.float().cpu().numpy()
+    if positions is not None:
+        values = values[:, positions] if isinstance(kind, Span) else values[positions]
+    limit = float(np.finfo(value_type(kind)).max)
+    if not (np.abs(values).max(initial=0.0) <= limit):  # false for NaN too
+        raise CheckpointError(
+            f"a teacher's logits beyond {limit:g}, or not a number, cannot be kept\n"
+            "  fix: distillation.answers=live, or fine-tune that teacher again"
+        )
+    return values.ravel().astype(value_type(kind))
+
+
+def padded(
+    answers: Sequence[Values], positions: Sequence[Longs] | None, width: int, kind: Kind
+) -> Tensor:
+    """Restore the answers of rows from their numbers; padding is ``PAD_LOGIT``.
+    ``-> [B, C]``, ``[B, 2, width]`` or ``[B, width, C]``, fp32.
+    """
+    dtype = value_type(kind)
+    if positions is None:
+        flat = np.concatenate([np.zeros(0, dtype), *answers])
+        return torch.from_numpy(flat.reshape(-1, kind.width)).float()
+    of_spans = isinstance(kind, Span)
+    shape = (kind.width, width) if of_spans else (width, kind.width)
+    full = np.full((len(answers), *shape), PAD_LOGIT, dtype)
+    for row, real, answer in zip(full, positions, answers, strict=True):
+        row[(slice(None), real) if of_spans else real] = answer.reshape(
+            (kind.width, -1) if of_spans else (-1, kind.width)
+        )
+    return torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
 
 
 @dataclass(frozen=True)
@@ -195,15 +160,11 @@ def open_table(directory: Path, *, check: bool | None = None) -> AnswerTable:
     sha256; None checks tables of up to 256 MiB.
     """
     record = read_json(directory / _RECORD, error=DataError, fix=_FIX)
+    files, problems, arrays = record.get("files", {}), list[str](), dict[str, Any]()
     if record.get("format") != _FORMAT:
-        raise DataError(
-            f"{directory / _RECORD}: no record of a table, or of format {record.get('format')}\n"
-            f"  allowed: format {_FORMAT}, that of this version\n  fix: {_FIX}"
-        )
-    files = record["files"]
-    if check is None:
-        check = sum(file["bytes"] for file in files.values()) <= _HASHED_BYTES
-    problems = problems_of(directory, files) if check else []
+        problems = [f"format {record.get('format')}; that of this version is {_FORMAT}"]
+    elif check or (check is None and sum(x["bytes"] for x in files.values()) <= _HASHED_BYTES):
+        problems = problems_of(directory, files)
     try:
         arrays = {} if problems else {n: np.load(directory / n, mmap_mode="r") for n in files}
     except (OSError, ValueError, EOFError) as error:  # a file is gone, or shorter than it says

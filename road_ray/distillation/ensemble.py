@@ -1,5 +1,5 @@
 """Ensembles of teachers, which answer a batch with logits ``[M, B, ..., C]``: the base class,
-teachers in this process, and out-of-fold teachers.
+teachers in this process, and the teachers of training rows, each of which may have its own.
 
 ``distributed/teachers.py`` has the ensemble in Ray actors, ``stored_ensemble.py`` the one
 that reads answers that were given once. The student's loop, loss and head are the same for all.
@@ -8,15 +8,17 @@ that reads answers that were given once. The student's loop, loss and head are t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.examples import Ints
+from road_ray.data.examples import Ints, Longs
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, RowTexts
 from road_ray.distillation.teacher import (
@@ -28,6 +30,8 @@ from road_ray.distillation.teacher import (
     some_rows,
 )
 from road_ray.errors import ConfigError, DataError
+
+BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
 
 
 class Ensemble(ABC):
@@ -62,6 +66,18 @@ class Ensemble(ABC):
         self.close()
 
 
+def submitted(
+    batches: Iterable[BatchT], ensemble: Ensemble, lookahead: int
+) -> Iterator[tuple[BatchT, Any]]:
+    """Yield each batch with its handle, in order, once ``lookahead`` more have been submitted."""
+    waiting: deque[tuple[BatchT, Any]] = deque()
+    for batch in batches:
+        waiting.append((batch, ensemble.submit(batch)))
+        if len(waiting) > lookahead:
+            yield waiting.popleft()
+    yield from waiting
+
+
 class WrappedEnsemble(Ensemble):
     """Ensemble that passes every call on to another one; subclasses override what differs."""
 
@@ -79,19 +95,6 @@ class WrappedEnsemble(Ensemble):
 
     def close(self) -> None:
         self.inner.close()
-
-
-class WithTexts(WrappedEnsemble):
-    """Ensemble whose batches get the texts of their ``rows``."""
-
-    def __init__(self, ensemble: Ensemble, texts: RowTexts) -> None:
-        super().__init__(ensemble)
-        self._texts = texts
-
-    def submit(self, batch: Mapping[str, Any]) -> Any:
-        numbers = torch.as_tensor(batch["rows"]).cpu().numpy()
-        texts = self._texts.of(numbers, batch["input_ids"].shape[-1])
-        return super().submit({**batch, **texts})
 
 
 def numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
@@ -157,56 +160,59 @@ class LocalEnsemble(Ensemble):
         return stacked(answers, own_tokens=OWN_TOKENS in handle)
 
 
-class OutOfFoldEnsemble(Ensemble):
-    """Ensemble of cross-validation teachers: ``members[k]`` are those trained without fold ``k``,
-    ``folds`` ``[rows]`` is the fold of each training row. M teachers answer each row.
+class RowEnsemble(Ensemble):
+    """Ensemble of the teachers of training rows, which batches of ``road_ray`` name by ``rows``.
 
-    On their own training rows teachers are nearly always right, so correctness carries no
-    information there; out of fold their accuracy is that on new data.
+    ``members[k]`` are the models that answer the rows of fold ``k``, those that were trained
+    without it; ``folds`` ``[rows]`` is the fold of each row. On their own training rows teachers
+    are nearly always right, so correctness carries no information there; out of fold their accuracy
+    is that on new data. Other models are the one member, for fold 0. ``texts`` are for models with
+    another tokenizer than the student's. ``files`` are the teachers that are no models, by their
+    number among those of a row: functions of rows and width.
     """
 
-    def __init__(self, members: Sequence[Ensemble], folds: Ints) -> None:
-        sizes = sorted({member.size for member in members})
-        if len(sizes) != 1:
-            raise ConfigError(
-                f"distillation.teachers: {sizes} teachers in a fold\n"
-                "  allowed: equally many in each, at least one"
-            )
-        if int(folds.max(initial=0)) >= len(members):
-            raise ConfigError(
-                f"distillation.teachers: teachers of {len(members)} folds, but a row is in fold "
-                f"{int(folds.max())}\n  fix: name the teachers.json that `road teachers` wrote"
-            )
-        self.members, self.folds = tuple(members), torch.from_numpy(folds).long()
-        self.size = sizes[0]
+    def __init__(
+        self,
+        members: Sequence[Ensemble],
+        folds: Ints,
+        texts: RowTexts | None = None,
+        files: Mapping[int, Callable[[Longs, int], Tensor]] = MappingProxyType({}),
+    ) -> None:
+        self.members, self.files = tuple(members), dict(files)
+        self._folds, self._texts = folds, texts
+        self.size = len(self.files) + (self.members[0].size if self.members else 0)
 
-    def submit(self, batch: Mapping[str, Any]) -> list[tuple[int, Tensor, Any]]:
-        """Send the rows of each fold to its teachers; return folds, rows in the batch, handles."""
-        if "rows" not in batch:
-            raise DataError(
-                "the batch has no rows, so the teachers that were trained on them are unknown\n"
-                "  fix: teachers of folds only work with batches of road_ray"
-            )
-        numbers = torch.as_tensor(batch["rows"]).cpu()
-        folds, inputs, parts = self.folds[numbers], inputs_of(batch), []
-        for fold in sorted(set(folds.tolist())):
-            rows = (folds == fold).nonzero().squeeze(1)
-            part = some_rows(inputs, rows.numpy())
-            parts.append((fold, rows, self.members[fold].submit(part)))
-        return parts
+    def submit(self, batch: Mapping[str, Any]) -> tuple[Longs, int, list[tuple[int, Longs, Any]]]:
+        """Send the rows of each fold to its models; return rows, width, and of each fold its
+        number, its places in the batch and the handle.
+        """
+        numbers, width = torch.as_tensor(batch["rows"]).cpu().numpy(), batch["input_ids"].shape[-1]
+        texts = {} if self._texts is None else self._texts.of(numbers, width)
+        inputs = inputs_of({**batch, **texts})
+        folds, parts = self._folds[numbers], []
+        for fold in sorted({*folds.tolist()}) if self.members else ():
+            places = np.flatnonzero(folds == fold)
+            handle = self.members[fold].submit(some_rows(inputs, places))
+            parts.append((fold, places, handle))
+        return numbers, width, parts
 
-    def gather(self, handle: list[tuple[int, Tensor, Any]]) -> Tensor:
+    def gather(self, handle: tuple[Longs, int, list[tuple[int, Longs, Any]]]) -> Tensor:
         """Return the logits in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
-        answers = list[Tensor]()
-        stats = dict[str, float]()
-        for fold, _, part in handle:
+        numbers, width, parts = handle
+        answers, stats = list[Tensor](), dict[str, float]()
+        for fold, _, part in parts:
             answers.append(self.members[fold].gather(part))
             for name, value in self.members[fold].stats.items():
                 known = stats.get(name, 0.0)  # of other folds, which work at the same time
                 stats[name] = max(known, value) if name.startswith("time/") else known + value
         self.stats = stats
-        order = torch.cat([rows for _, rows, _ in handle]).argsort()
-        return torch.cat(answers, 1)[:, order.to(answers[0].device)]
+        of_models: Iterator[Tensor] = iter(())
+        if parts:
+            order = np.concatenate([places for _, places, _ in parts]).argsort()
+            of_models = iter(torch.cat(answers, 1)[:, torch.from_numpy(order)])
+        of_files = {number: read(numbers, width) for number, read in self.files.items()}
+        every = (of_files[n] if n in of_files else next(of_models) for n in range(self.size))
+        return torch.stack([*every])
 
     def close(self) -> None:
         for member in self.members:

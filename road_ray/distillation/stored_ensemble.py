@@ -16,9 +16,9 @@ import json
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from road_ray.data.examples import Longs
 from road_ray.data.task_and_dataset import Kind, Span, Tag, Task
@@ -36,19 +35,17 @@ from road_ray.distillation.answer_table import (
     TABLES,
     AnswerTable,
     Keys,
-    Rows,
     Values,
-    counts_of,
     keys_of_texts,
+    keys_of_tokens,
     open_table,
     padded,
-    rows_of,
     unpadded,
     unwritable,
     write_table,
 )
-from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
-from road_ray.distillation.ensemble import Ensemble, numbered
+from road_ray.distillation.cross_tokenizer import TextReader, TokenRow
+from road_ray.distillation.ensemble import Ensemble, numbered, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, DataError
@@ -71,7 +68,7 @@ class TeacherTables:
     """Answers of one teacher."""
 
     def __init__(self, root: str | Path, teacher: Mapping[str, Any], task: Task) -> None:
-        """Open the tables of ``teacher``, an entry of ``teacher_manifest``, if there are any."""
+        """Open the tables of ``teacher``, a ``teacher_entry``, if there are any."""
         self.kind: Kind = task.kind
         self.directory = Path(root).expanduser() / directory_name(teacher, task)
         self._record = _identity(teacher, task) | {
@@ -140,13 +137,14 @@ class TeacherTables:
             finally:
                 self.flush()
 
-    def add(self, keys: Keys, counts: Longs, values: Values) -> None:
-        """Add answers to rows that have none: ``counts`` numbers of each row, concatenated. From
-        time to time those in memory become a table.
+    def add(self, keys: Keys, answers: Sequence[Values]) -> None:
+        """Add the numbers of answers to rows that have none. From time to time those in memory
+        become a table.
         """
         if not self._pending:
             self._pending_since = time.monotonic()
-        self._pending.append((keys, counts, values))
+        counts = np.array(list(map(len, answers)), np.int64)
+        self._pending.append((keys, counts, np.concatenate(answers)))
         size = sum(values.nbytes for _, _, values in self._pending)
         if size > _TABLE_BYTES or time.monotonic() - self._pending_since > _TABLE_SECONDS:
             self.flush()
@@ -181,7 +179,7 @@ class StoredEnsemble(Ensemble):
     """
 
     def __init__(self, root: str | Path, teachers: Sequence[Mapping[str, Any]], task: Task) -> None:
-        """Open the tables below ``root`` of ``teachers``, entries of a ``teacher_manifest``."""
+        """Open the tables below ``root`` of ``teachers``, each a ``teacher_entry``."""
         self.tables = [TeacherTables(root, teacher, task) for teacher in teachers]
         self._readers = [
             TextReader(teacher["directory"], task) if ANSWERS_FOR in teacher else None
@@ -196,8 +194,9 @@ class StoredEnsemble(Ensemble):
         answers: list[Tensor] = []
         figures: dict[int, Mapping[str, float]] = {}
         for number, (tables, reader) in enumerate(zip(self.tables, self._readers, strict=True)):
-            rows, tokens = _stored_rows(reader, handle)
-            answer = padded(tables.read(rows.keys), rows, tables.kind)
+            positions, width, tokens = _positions(reader, tables.kind, handle)
+            numbers = tables.read(_keys(reader, handle))
+            answer = padded(numbers, positions, width, tables.kind)
             if reader is not None and tokens is not None:
                 answer, figures[number] = reader.carried(tokens, answer, handle)
             answers.append(answer)
@@ -210,14 +209,12 @@ class StoredEnsemble(Ensemble):
 
         What was answered before an interruption is not asked again.
         """
-        found: list[list[Keys]] = [[] for _ in self.tables]
-        for batch in batches():
-            inputs = inputs_of(batch)
-            for own, reader in zip(found, self._readers, strict=True):
-                texts = None if reader is None else reader.needed(inputs, "texts")
-                own.append(rows_of(inputs).keys if texts is None else keys_of_texts(texts))
-        keys = [np.concatenate(own) for own in found]
-        lacking = [n for n, tables in enumerate(self.tables) if not tables.holds(keys[n]).all()]
+        found = [
+            [_keys(reader, inputs) for reader in self._readers]
+            for inputs in map(inputs_of, batches())
+        ]
+        keys = [np.concatenate(of_teacher) for of_teacher in zip(*found, strict=True)]
+        lacking = [n for n, own in enumerate(keys) if not self.tables[n].holds(own).all()]
         with ExitStack() as stack:
             for tables in sorted((self.tables[n] for n in lacking), key=lambda t: t.directory):
                 stack.enter_context(tables.labelling())
@@ -231,69 +228,63 @@ class StoredEnsemble(Ensemble):
             if not missing:
                 return 0
             ensemble = stack.enter_context(live(tuple(missing)))
-            waiting: deque[tuple[Longs, Mapping[str, Any], Any]] = deque()
-            wanted, begin = np.logical_or.reduce([*missing.values()]), 0
-            for batch in batches():
-                inputs = inputs_of(batch)
-                numbers = np.arange(begin, begin + len(inputs["input_ids"]))
-                begin += len(numbers)
-                if not wanted[numbers].any():
-                    continue
-                inputs = some_rows(inputs, np.flatnonzero(wanted[numbers]))
-                numbers = numbers[wanted[numbers]]
-                if any(self._readers):
-                    inputs[OWN_TOKENS] = torch.ones(len(numbers), dtype=torch.bool)
-                waiting.append((numbers, inputs, ensemble.submit(inputs)))
-                if len(waiting) > _AHEAD:
-                    self._keep(missing, ensemble, *waiting.popleft())
-            while waiting:
-                self._keep(missing, ensemble, *waiting.popleft())
+            wanted = np.logical_or.reduce([*missing.values()])
+            asked = self._asked(batches(), wanted)
+            for inputs, handle in submitted(asked, ensemble, _AHEAD):
+                for n, answers in zip(missing, ensemble.gather(handle), strict=True):
+                    rows = inputs["rows"]
+                    some = np.flatnonzero(missing[n][rows])
+                    if len(some):
+                        self._keep(n, keys[n][rows[some]], some_rows(inputs, some), answers[some])
         return int(wanted.sum())
 
-    def _keep(
-        self,
-        missing: Mapping[int, NDArray[np.bool_]],
-        ensemble: Ensemble,
-        numbers: Longs,
-        inputs: Mapping[str, Any],
-        handle: object,
-    ) -> None:
-        """Add the answers to the rows of these numbers to the tables of the teachers that miss
-        them.
-        """
-        for number, answers in zip(missing, ensemble.gather(handle), strict=True):
-            chosen = np.flatnonzero(missing[number][numbers])
-            if not len(chosen):
-                continue
-            kind = self.tables[number].kind
-            rows, _ = _stored_rows(self._readers[number], some_rows(inputs, chosen))
-            kept = answers[torch.from_numpy(chosen).to(answers.device)]
-            if isinstance(kind, Span | Tag):
-                # Teachers of several tokenizers answer together, each in the width of its longest
-                # row.
-                axis, width = (-1 if isinstance(kind, Span) else 1), rows.real.shape[-1]
-                beyond = max(0, width - kept.shape[axis])
-                sizes = (0, beyond) if axis == -1 else (0, 0, 0, beyond)
-                kept = pad(kept, sizes, value=PAD_LOGIT).narrow(axis, 0, width)
-            try:
-                values = unpadded(kept, rows, kind)
-            except CheckpointError as error:
-                raise CheckpointError(f"teacher {number}: {error}") from error
-            self.tables[number].add(rows.keys, counts_of(kind, rows.lengths), values)
+    def _asked(
+        self, batches: Iterable[Mapping[str, Any]], wanted: NDArray[np.bool_]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the inputs of the rows that are ``wanted``, with their numbers as ``rows``."""
+        begin = 0
+        for batch in batches:
+            inputs = inputs_of(batch)
+            rows = np.arange(begin, begin + len(inputs["input_ids"]))
+            begin += len(rows)
+            some = np.flatnonzero(wanted[rows])
+            if len(some):
+                inputs = {**some_rows(inputs, some), "rows": rows[some]}
+                if any(self._readers):
+                    inputs[OWN_TOKENS] = torch.ones(len(some), dtype=torch.bool)
+                yield inputs
+
+    def _keep(self, number: int, keys: Keys, inputs: Mapping[str, Any], answers: Tensor) -> None:
+        """Add the answers of a teacher to the rows of these inputs to its tables."""
+        tables = self.tables[number]
+        positions, _, _ = _positions(self._readers[number], tables.kind, inputs)
+        every = [None] * len(keys) if positions is None else positions
+        try:
+            values = list(map(partial(unpadded, kind=tables.kind), answers, every))
+        except CheckpointError as error:
+            raise CheckpointError(f"teacher {number}: {error}") from error
+        tables.add(keys, values)
 
 
-def _stored_rows(
-    reader: TextReader | None, inputs: Mapping[str, Any]
-) -> tuple[Rows, list[list[TokenRow]] | None]:
-    """Return the rows of a batch as one teacher has them, and its own tokens if it reads texts and
-    answers per token.
-    """
+def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
+    """Return the keys of the rows of a batch as one teacher has them."""
     if reader is None:
-        return rows_of(inputs), None
-    texts = reader.needed(inputs, "texts")
-    keys = keys_of_texts(texts)
-    if not isinstance(reader.task.kind, Span | Tag):
-        return Rows(keys, np.ones((len(keys), 1), np.bool_)), None
-    tokens = reader.rows(texts)
-    lengths = np.array([sum(len(row.tokens) for row in example) for example in tokens], np.int64)
-    return Rows(keys, np.arange(int(lengths.max(initial=0))) < lengths[:, None]), tokens
+        return keys_of_tokens(inputs)
+    return keys_of_texts(reader.needed(inputs, "texts"))
+
+
+def _positions(
+    reader: TextReader | None, kind: Kind, inputs: Mapping[str, Any]
+) -> tuple[list[Longs] | None, int, list[list[TokenRow]] | None]:
+    """Return the real positions of each row of a batch, as the answer of one teacher has them, and
+    its width; None if it has none. A teacher that reads texts has its own tokens, too.
+    """
+    if not isinstance(kind, Span | Tag):
+        return None, 0, None
+    if reader is None:
+        mask = inputs.get("attention_mask")
+        mask = torch.ones_like(inputs["input_ids"]) if mask is None else mask
+        return [np.flatnonzero(row) for row in mask.cpu().numpy()], mask.shape[-1], None
+    tokens = reader.rows(reader.needed(inputs, "texts"))
+    lengths = [sum(len(row.tokens) for row in example) for example in tokens]
+    return [np.arange(length) for length in lengths], max(lengths, default=0), tokens

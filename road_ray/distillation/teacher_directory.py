@@ -1,4 +1,4 @@
-"""A teacher's model directory: its identity, the checks that it fits, and its manifest.
+"""A teacher's model directory: its identity, the checks that it fits, and its entry in a manifest.
 
 What decides a teacher's answers is known by hashes; tokenizers are compared by content. A directory
 that could run code on loading is refused before a loader opens any of its files.
@@ -133,13 +133,13 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
 
 def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object) -> None:
     tokenizer = teacher_tokenizer(directory)
-    if tokenizer is None and student is not None:
+    if tokenizer is None:
+        if student is None:
+            return
         raise CheckpointError(
             f"{directory}: no tokenizer beside the teacher to compare with the student's\n"
             "  fix: tokenizer.save_pretrained into that directory"
         )
-    if tokenizer is None:
-        return
     if len(tokenizer) > config.vocab_size:
         raise CheckpointError(
             f"{directory}: the tokenizer has {len(tokenizer)} ids, "
@@ -232,53 +232,39 @@ def reads_other_tokens(directory: str | Path, student: str) -> bool:
     return tokenizer is not None and fingerprint_tokenizer(tokenizer) not in same
 
 
-def teacher_manifest(
-    directories: Sequence[str | Path],
+def teacher_entry(
+    directory: str | Path,
     task: Task,
+    student_tokenizer: Any = None,
     label_map: LabelMap | None = None,
     precision: TeacherPrecision = "auto",
-    student: str | None = None,
+    key: str = "label_map",
 ) -> dict[str, Any]:
-    """Return the manifest of the teachers, ready for JSON: hashes of weights, configuration and
-    tokenizer, labels, order, precision, and metrics and origin from ``road_ray.json`` if present.
-
-    ``student`` is the fingerprint of the student's tokenizer, which decides the answers of teachers
-    with another one.
+    """Check a teacher (``check_teacher``) and return its entry in the manifest of a run, ready for
+    JSON: hashes of weights, configuration and tokenizer, labels, order, precision, and metrics and
+    origin from ``road_ray.json`` if present. A student's tokenizer that is another one decides the
+    answers, too.
     """
-    teachers = []
-    for directory in directories:
-        order = check_teacher(directory, task, label_map=label_map)
-        tokenizer = teacher_tokenizer(directory)
-        other = student is not None and reads_other_tokens(directory, student)
-        labels = read_config(directory).id2label
-        # Equal weights in another shape, or with other label names, are another teacher.
-        config = read_json(Path(directory) / "config.json")
-        config = {name: value for name, value in config.items() if name not in IDLE_FIELDS}
-        path = Path(directory) / "road_ray.json"
-        record = read_json(path) if path.is_file() else {}
-        adapter = Path(directory) / MERGED_FROM  # the merged model is in a cache
-        teachers.append(
-            {
-                "directory": str(directory),
-                **({"adapter": adapter.read_text()} if adapter.is_file() else {}),
-                "weights_sha256": fingerprint_weights(directory),
-                "config_sha256": _hash_of(config),
-                "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
-                **({ANSWERS_FOR: student} if other else {}),
-                "labels": [labels[index] for index in sorted(labels)],
-                "order": None if order is None else list(order),
-                "precision": precision,
-                **{name: record[name] for name in _RECORDED if name in record},
-            }
-        )
-    return {"task": task.name, "teachers": teachers}
-
-
-def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a manifest that identify the teachers, without directory and metrics.
-    The manifest of a mixture has ``datasets``, each with a manifest; they are returned by data set.
-    """
-    if "datasets" in manifest:
-        return {name: identity_only(inner) for name, inner in manifest["datasets"].items()}
-    teachers = [decisive_entries(teacher) for teacher in manifest["teachers"]]
-    return {"task": manifest["task"], "teachers": teachers}
+    order = check_teacher(directory, task, student_tokenizer, label_map, key)
+    tokenizer, adapter = teacher_tokenizer(directory), Path(directory) / MERGED_FROM
+    entry: dict[str, Any] = {"directory": str(directory)}
+    if adapter.is_file():  # the merged model is in a cache
+        entry["adapter"] = adapter.read_text()
+    # Equal weights in another shape, or with other label names, are another teacher.
+    config = read_json(Path(directory) / "config.json")
+    entry |= {
+        "weights_sha256": fingerprint_weights(directory),
+        "config_sha256": _hash_of({n: x for n, x in config.items() if n not in IDLE_FIELDS}),
+        "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
+    }
+    student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
+    if student is not None and reads_other_tokens(directory, student):
+        entry[ANSWERS_FOR] = student
+    labels, path = read_config(directory).id2label, Path(directory) / "road_ray.json"
+    record = read_json(path) if path.is_file() else {}
+    return entry | {
+        "labels": [labels[index] for index in sorted(labels)],
+        "order": None if order is None else list(order),
+        "precision": precision,
+        **{name: record[name] for name in _RECORDED if name in record},
+    }

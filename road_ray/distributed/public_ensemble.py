@@ -26,7 +26,7 @@ from road_ray.distillation.teacher_directory import (
     check_equal_tokenizers,
     check_teacher,
     fingerprint_tokenizer,
-    teacher_manifest,
+    teacher_entry,
 )
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
@@ -99,8 +99,9 @@ class Ensemble(protocol.WrappedEnsemble):
         if store is None:
             super().__init__(self._start(directories))
         else:
-            manifest = teacher_manifest(places, self.task, label_map, precision, student)
-            super().__init__(StoredEnsemble(store, manifest["teachers"], self.task))
+            how = student_tokenizer, label_map, precision
+            entries = [teacher_entry(place, self.task, *how) for place in places]
+            super().__init__(StoredEnsemble(store, entries, self.task))
 
     def label(self, batches: Iterable[Mapping[str, Any]]) -> int:
         """Have the teachers answer all rows of ``batches`` that have no answer in the tables of

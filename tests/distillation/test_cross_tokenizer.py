@@ -26,7 +26,7 @@ from road_ray.distillation.cross_tokenizer import (
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
-from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_manifest
+from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_entry
 from road_ray.errors import DataError
 from tests.published import TEXTS, publish, tokenizer_of
 
@@ -75,7 +75,7 @@ def batch_of(name, tokenizer, **limits):
     return dict(batch) | texts.of(numbers, batch["input_ids"].shape[-1])
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ["squad_v2", "conll2003"])
 @pytest.mark.parametrize("family", ["bert", "roberta", "deberta-v2"])
 def test_with_the_students_tokenizer_it_answers_as_a_plain_teacher_does(family, name, teacher):
     directory, task = teacher(family, name), task_of(name)
@@ -94,12 +94,10 @@ def test_with_the_students_tokenizer_it_answers_as_a_plain_teacher_does(family, 
         known = allowed & ~shared
         assert known.sum() > 0.5 * allowed.sum()
         assert_close(carried[known], expected[known], rtol=0, atol=1e-5)
-    elif name == "conll2003":
+    else:
         known = batch["words"] >= 0
         assert_close(carried[known], plain[known], rtol=1e-4, atol=1e-5)
         assert (carried[~known] == PAD_LOGIT).all()
-    else:
-        assert_close(carried, plain, rtol=1e-4, atol=1e-5)
 
 
 def test_a_sentence_longer_than_the_teacher_reads_has_all_its_words_answered(teacher):
@@ -139,7 +137,7 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
         fingerprint = fingerprint_tokenizer(student)
         options = TeacherOptions(student=fingerprint, precision="fp32")
         plain = LocalEnsemble(places, task, options)
-        manifest = teacher_manifest(places, task, student=fingerprint)
+        entries = [teacher_entry(place, task, student) for place in places]
         batch = batch_of(name, student, max_length_tokens=320)
 
         @contextmanager
@@ -147,7 +145,7 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
             answered.append(members)
             yield LocalEnsemble([places[member] for member in members], task, options)
 
-        with StoredEnsemble(tmp_path / "store", manifest["teachers"], task) as stored:
+        with StoredEnsemble(tmp_path / "store", entries, task) as stored:
             stored.label(lambda batch=batch: [batch], live)
             result = stored.gather(stored.submit(batch))
             figures = stored.stats
@@ -238,14 +236,3 @@ def test_an_answer_inside_a_token_or_behind_the_row_of_the_teacher_is_not_expres
     answers = {(3, 4): True, (5, 5): True, (3, 5): True, (4, 4): False, (3, 3): False}
     assert {gold: can_express(gold, THEIRS, OURS, 7) for gold in answers} == answers
     assert not can_express((5, 5), THEIRS[[0, 1, 2, 3, 5]], OURS, 7)
-
-
-def test_an_answer_that_only_the_teacher_can_express_gets_the_covering_token():
-    theirs = np.array([[-1, -1], [-1, -1], [0, 1], [1, 2], [2, 3], [-1, -1]], np.int32)
-    ours = np.full((2, 4), -1, np.int32)
-    ours[:, 2] = [0, 3]
-    logits = np.full((2, 6), -30.0, np.float32)
-    logits[:, 3] = 0
-    carried, lost = transfer_spans(logits, theirs, ours, 4)
-    assert carried.argmax(1).tolist() == [2, 2]
-    assert lost == pytest.approx(0, abs=1e-6)

@@ -19,16 +19,15 @@ import torch
 from road_ray.data.catalog import task
 from road_ray.distillation import stored_ensemble
 from road_ray.distillation.answer_table import (
+    keys_of_tokens,
     list_teachers,
     open_table,
-    rows_of,
-    unpadded,
     write_table,
 )
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables, directory_name
 from road_ray.distillation.teacher import inputs_of, some_rows
-from road_ray.distillation.teacher_directory import teacher_manifest
+from road_ray.distillation.teacher_directory import teacher_entry
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 from tests.tiny_teacher import make_teacher
 
@@ -46,15 +45,15 @@ WHO = {
 
 def rows(*numbers: int):
     ids = torch.tensor([[5, number, number + 1] for number in numbers])
-    return rows_of({"input_ids": ids})
+    return keys_of_tokens({"input_ids": ids})
 
 
 def answers(*numbers: int):
-    return np.array([[n, n + 0.5, -n] for n in numbers], np.float16).ravel()
+    return [np.array([n, n + 0.5, -n], np.float16) for n in numbers]
 
 
 def add(tables, *numbers: int):
-    tables.add(rows(*numbers).keys, np.full(len(numbers), 3), answers(*numbers))
+    tables.add(rows(*numbers), answers(*numbers))
 
 
 def filled(root: Path, *numbers: int, who=WHO) -> TeacherTables:
@@ -65,15 +64,15 @@ def filled(root: Path, *numbers: int, who=WHO) -> TeacherTables:
 
 
 def read(tables: TeacherTables, *numbers: int) -> bool:
-    return (np.concatenate(tables.read(rows(*numbers).keys)) == answers(*numbers)).all()
+    return np.array_equal(tables.read(rows(*numbers)), answers(*numbers))
 
 
 def test_answers_are_read_back_in_any_order_and_from_several_tables(tmp_path):
     tables = filled(tmp_path, *range(1, 50))
     assert read(tables, 3, 1, 49)
-    assert tables.holds(rows(99, 4, 2).keys).tolist() == [False, True, True]
+    assert tables.holds(rows(99, 4, 2)).tolist() == [False, True, True]
     filled(tmp_path, 99, 100)
-    assert not tables.holds(rows(99).keys).any()
+    assert not tables.holds(rows(99)).any()
     tables.refresh()
     assert read(tables, 99, 4, 100)
     assert len(tables) == len(TeacherTables(tmp_path, WHO, NLI)) == 51
@@ -131,7 +130,7 @@ def forked(root: Path, numbers: range, killed_after: int | None = None):
             for number in numbers:
                 if number == killed_after:
                     os.kill(os.getpid(), signal.SIGKILL)
-                if not tables.holds(rows(number).keys)[0]:
+                if not tables.holds(rows(number))[0]:
                     add(tables, number)
                     tables.flush()
                     time.sleep(0.01)
@@ -147,7 +146,7 @@ def test_what_a_killed_labelling_has_asked_is_not_asked_again(tmp_path):
     assert killed.exitcode == -signal.SIGKILL
     tables = TeacherTables(tmp_path, WHO, NLI)
     assert read(tables, *range(6))
-    assert not tables.holds(rows(*range(6, 10)).keys).any()
+    assert not tables.holds(rows(*range(6, 10))).any()
 
 
 def test_two_processes_that_label_the_same_rows_wait_for_each_other(tmp_path):
@@ -170,7 +169,7 @@ def test_a_full_disk_is_named_and_keeps_what_was_answered(small_disk):
         with pytest.raises(ResourceError, match="No space left"):
             tables.flush()
     again = TeacherTables(disk, WHO, NLI)
-    assert again.holds(rows(1, 2, 3).keys).tolist() == [True, True, False]
+    assert again.holds(rows(1, 2, 3)).tolist() == [True, True, False]
 
 
 def test_tables_of_another_user_are_read(tmp_path, monkeypatch):
@@ -268,8 +267,8 @@ def school(tmp_path):
             if (seed, kind) not in made:
                 made[seed, kind] = make_teacher(tmp_path / f"{kind}-{seed}", seed, kind=kind)
         directories = [made[seed, kind] for seed in chosen]
-        manifest = teacher_manifest(directories, subject)
-        stored = StoredEnsemble(tmp_path / "store", manifest["teachers"], subject)
+        entries = [teacher_entry(directory, subject) for directory in directories]
+        stored = StoredEnsemble(tmp_path / "store", entries, subject)
         return stored, Counted(directories, subject)
 
     return start
@@ -373,37 +372,29 @@ def inputs(*rows: list[int], width: int = 8, left: bool = False):
 
 
 def test_padding_side_width_and_kind_of_integer_do_not_matter():
-    right = rows_of(inputs([5, 6, 7], [8, 9])).keys
-    assert (rows_of(inputs([8, 9], [5, 6, 7], width=13)).keys[::-1] == right).all()
-    assert (rows_of(inputs([5, 6, 7], [8, 9], left=True)).keys == right).all()
-    small = {name: x.to(torch.int32) for name, x in inputs([5, 6, 7], [8, 9]).items()}
-    assert (rows_of(small).keys == right).all()
+    right = keys_of_tokens(inputs([5, 6, 7], [8, 9]))
+    assert (keys_of_tokens(inputs([8, 9], [5, 6, 7], width=13))[::-1] == right).all()
+    assert (keys_of_tokens(inputs([5, 6, 7], [8, 9], left=True)) == right).all()
     zeros = inputs([5, 6, 7], [8, 9]) | {"token_type_ids": torch.zeros(2, 8, dtype=torch.long)}
-    assert (rows_of(zeros).keys == right).all()
+    small = {name: x.to(torch.int32) for name, x in zeros.items()}
+    assert (keys_of_tokens(small) == right).all()
 
 
 def test_another_token_segment_or_length_is_another_row():
     first = inputs([5, 6, 7, 8])
     segments = torch.tensor([[0, 0, 1, 1, 0, 0, 0, 0]])
-    rest = [
-        rows_of(first),
-        rows_of(first | {"token_type_ids": segments}),
-        rows_of(inputs([5, 6, 8, 7])),
-        rows_of(inputs([5, 6, 7])),
-        rows_of(inputs([5, 6, 7, 8, 0])),  # a real token that has the padding's id
+    given = [
+        first,
+        first | {"token_type_ids": segments},
+        inputs([5, 6, 8, 7]),
+        inputs([5, 6, 7]),
+        inputs([5, 6, 7, 8, 0]),  # a real token that has the padding's id
     ]
-    assert len({rows.keys.tobytes() for rows in rest}) == 5
+    assert len({keys_of_tokens(rows).tobytes() for rows in given}) == 5
 
 
 def test_a_row_of_choices_has_one_key():
     ids = torch.arange(24).reshape(2, 3, 4)
-    keys = rows_of({"input_ids": ids}).keys
+    keys, moved = (keys_of_tokens({"input_ids": x}) for x in (ids, ids[:, [1, 0, 2]]))
     assert keys.shape == (2, 2)
-    moved = ids[:, [1, 0, 2]]
-    assert (rows_of({"input_ids": moved}).keys != keys).any(1).all()
-
-
-@pytest.mark.parametrize("bad", [7e4, float("nan"), float("-inf")])
-def test_what_half_cannot_hold_is_refused(bad):
-    with pytest.raises(CheckpointError, match="cannot be kept"):
-        unpadded(torch.tensor([[0.0, bad, 1.0]]), rows_of(inputs([5])), NLI.kind)
+    assert (moved != keys).any(1).all()

@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
-import road_ray as rr
 from road_ray.data import catalog
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
@@ -48,17 +47,6 @@ def test_a_decoder_answers_in_batches_as_transformers_does_on_one_text(family, p
     with torch.no_grad():
         alone = [model(tokenizer(text, return_tensors="pt").input_ids).logits for (text,) in texts]
     torch.testing.assert_close(torch.cat(answers), torch.cat(alone), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.trained
-def test_a_student_learns_from_a_decoder(sentiment, tmp_path):
-    publish_decoder(tmp_path / "gpt2", "gpt2", None)
-    chosen = {"distillation.teachers": [str(tmp_path / "gpt2")], "distillation.num_teachers": 1}
-    chosen |= {"distillation.host": "process", "training.steps": 2}
-    for answers in ("live", "once"):
-        chosen["distillation.answers"] = answers
-        run = rr.distill(overrides=sentiment | chosen, run_dir=tmp_path / answers)
-        assert "eval/sst2/accuracy" in run.metrics
 
 
 NLI = task("nli")

@@ -12,11 +12,11 @@ from road_ray.distillation.teacher_directory import (
     LABEL_MAP,
     check_equal_tokenizers,
     check_teacher,
+    decisive_entries,
     fingerprint_tokenizer,
     fingerprint_weights,
-    identity_only,
     reads_other_tokens,
-    teacher_manifest,
+    teacher_entry,
     teacher_tokenizer,
 )
 from road_ray.errors import CheckpointError
@@ -124,7 +124,7 @@ def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path):
     directory = make_teacher(tmp_path / "a")
     record = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
     (directory / "road_ray.json").write_text(json.dumps(record))
-    (entry,) = teacher_manifest([directory], NLI)["teachers"]
+    entry = teacher_entry(directory, NLI)
     assert entry["metrics"] == {"eval/mnli/accuracy": 0.8}
     assert (entry["seed"], entry["init"]) == (3, "runs/p")
     assert "other" not in entry
@@ -135,9 +135,9 @@ def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path):
     after = make_teacher(tmp_path / "b")
     (after / "road_ray.json").write_text('{"metrics": {"x": 1}}')
     edit(after / "config.json", transformers_version="9")
-    first, two = (teacher_manifest([place], NLI) for place in (before, after))
+    first, two = (teacher_entry(place, NLI) for place in (before, after))
     assert first != two
-    assert identity_only(first) == identity_only(two)
+    assert decisive_entries(first) == decisive_entries(two)
 
 
 def test_other_label_names_or_another_shape_make_another_teacher(tmp_path):
@@ -145,8 +145,8 @@ def test_other_label_names_or_another_shape_make_another_teacher(tmp_path):
     renamed = make_teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
     shaped = make_teacher(tmp_path / "c")
     edit(shaped / "config.json", num_attention_heads=4)
-    who = [identity_only(teacher_manifest([place], NLI)) for place in (first, renamed, shaped)]
-    hashes = {first["teachers"][0]["weights_sha256"] for first in who}
+    who = [decisive_entries(teacher_entry(place, NLI)) for place in (first, renamed, shaped)]
+    hashes = {entry["weights_sha256"] for entry in who}
     assert len(hashes) == 1
     assert who[0] != who[1]
     assert who[0] != who[2]

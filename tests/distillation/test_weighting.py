@@ -196,11 +196,6 @@ class TestMeanProbabilities:
         expected = (logits / temperature).softmax(-1).mean(0)
         assert_close((soft / temperature).softmax(-1), expected)
 
-    def test_a_teacher_cannot_veto(self):
-        logits = torch.tensor([[[0.0, -200.0]], [[0.0, 5.0]]])
-        assert mean_probabilities(logits, torch.tensor([1])).softmax(-1)[0, 1] > 0.49
-        assert combine(logits, torch.ones(2, 1)).softmax(-1)[0, 1] < 1e-6
-
 
 class TestProbabilityShift:
     def test_gold_and_top_change_places_where_the_mean_errs(self):
@@ -209,38 +204,15 @@ class TestProbabilityShift:
         assert soft.tolist() == [[1.0, 2.0, 4.0], [5.0, 0.0, 1.0]]
 
 
-@st.composite
-def cases(draw):
-    total, batch, classes = (
-        draw(st.integers(1, 5)),
-        draw(st.integers(1, 4)),
-        draw(st.integers(2, 4)),
-    )
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-    logits = torch.randn(total, batch, classes, generator=generator)
-    targets = torch.randint(classes, (batch,), generator=generator)
-    return logits, targets, draw(st.floats(0.0, 1.0, width=32)), generator
-
-
 @settings(deadline=None)
-@given(cases())
-def test_weights_sum_to_the_number_of_teachers(case):
-    logits, targets, wrong, _ = case
+@given(st.integers(1, 5), st.integers(2, 4), st.floats(0.0, 1.0, width=32), st.integers(0, 2**31))
+def test_weights_sum_to_the_number_of_teachers(total, classes, wrong, seed):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(total, 4, classes, generator=generator)
+    targets = torch.randint(classes, (4,), generator=generator)
     weights = correctness(logits, targets, wrong=wrong, all_wrong="mean")
-    assert_close(weights.sum(0), torch.full((logits.shape[1],), float(len(logits))))
+    assert_close(weights.sum(0), torch.full((4,), float(total)))
     assert (weights >= 0).all()
     right = logits.argmax(-1) == targets
     assert (weights[right] >= 1 - 1e-6).all()
     assert_close(correctness(logits, targets, wrong=1.0), mean(logits, targets))
-
-
-@settings(deadline=None)
-@given(cases(), st.floats(-50, 50))
-def test_a_constant_on_one_teacher_leaves_the_softmax_unchanged(case, shift):
-    logits, targets, wrong, _ = case
-    weights = correctness(logits, targets, wrong=wrong)
-    moved = logits.clone()
-    moved[0] += shift
-    assert_close(
-        combine(logits, weights).softmax(-1), combine(moved, weights).softmax(-1), atol=1e-4, rtol=0
-    )

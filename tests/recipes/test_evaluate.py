@@ -43,19 +43,6 @@ def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_r
             assert told["null_odds"] == pytest.approx(odds[example.id], abs=1e-4)
 
 
-def test_each_head_has_its_own_threshold(attempt, span_run, tmp_path):
-    model, thresholds = tmp_path / "model", {"squad_v2": 1.5, "newsqa": -2.5}
-    record = json.loads((span_run.hf_dir / "road_ray.json").read_text()) | {"task": "squad_v2"}
-    shutil.copytree(span_run.hf_dir, model)
-    (model / "road_ray.json").write_text(json.dumps(record))
-    for name, value in thresholds.items():
-        shutil.copytree(span_run.hf_dir, model / "heads" / name)
-        own = record | {"task": name, "no_answer_threshold": value}
-        (model / "heads" / name / "road_ray.json").write_text(json.dumps(own))
-    figures = json.loads(attempt(model, *thresholds, more=tuple(SPANS)).out)["metrics"]
-    assert {name: figures[f"eval/{name}/threshold"] for name in thresholds} == thresholds
-
-
 def test_missing_files_are_named_before_the_first_evaluation(attempt, span_run, tmp_path):
     attempt(span_run.hf_dir, "squad_v2", "squad_v1", more=("data.split=test",)).refused(
         2, "data set 'squad_v2' has no test split"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
@@ -108,20 +107,6 @@ def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
     measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100)
     most = module._most_bytes(config, measured, runs)
     assert most == models + 100 * checkpoints
-
-
-def test_a_gpu_that_a_run_without_workers_uses_is_counted(sentiment, monkeypatch):
-    asked = []
-
-    def check(needed, on_gpu, workers):
-        asked.append((on_gpu, workers))
-        return needed
-
-    monkeypatch.setattr("road_ray.distributed.room.check_memory", check)
-    device = torch.device("cuda")
-    monkeypatch.setattr("road_ray.recipes.plan.default_device", lambda: device)
-    planned("finetune", sentiment)
-    assert asked == [(True, 0)]
 
 
 def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from road_ray.data.examples import Example, Features, Ints, Longs, SpanExample
-from road_ray.data.load_split import Split, read_examples, root_of
+from road_ray.data.load_split import Split, read_examples, root_of, row_features
 from road_ray.data.readers.tables import Row, load_rows, placed_rows, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -36,9 +36,8 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
-from road_ray.distillation.answer_table import Values, keys_of_texts
+from road_ray.distillation.answer_table import Keys, Values, keys_of_texts
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, transfer_spans
-from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import DataError
 from road_ray.models.load_weights import LabelMap, names_for
@@ -83,43 +82,42 @@ def _rows(path: str) -> Iterable[tuple[str, Row]]:
     return placed_rows(rows, f"hf://{path}")
 
 
-def read_files(teachers: Teachers, split: Split) -> list[Callable[[], None]]:
-    """Read the teachers that are files for the training rows ``split``, and return functions that
-    write their answers to the tables. Raises ``DataError`` for rows that are not there or are
-    answered twice, values that are no answers and, without models, rows that have neither a label
-    nor an answer.
+def read_files(teachers: Teachers, split: Split) -> list[dict[Texts, Answer]]:
+    """Return the answers of each teacher that is a file to the training rows ``split``. Raises
+    ``DataError`` for rows that are not there or are answered twice, values that are no answers and,
+    without models, rows that have neither a label nor an answer.
     """
-    source, label_map = teachers.config.data, teachers.config.distillation.label_map
+    if not teachers.files:
+        return []
+    source, turns = teachers.config.data, teachers.config.data.history_turns or 0
     # Numbers of rows are those of the file: also of rows that are held out or have no label.
     file = replace(split.dataset, dev_fraction=None)
     if not isinstance(split.task.kind, Tag):  # whose rows all have tags
         file = replace(file, columns=replace(file.columns, label=None))
-    rows, answered, turns = list[Example](), set[Texts](), source.history_turns or 0
-    writers: list[Callable[[], None]] = []
-    paths = [entry["directory"] for entry in teachers.entries if FILE_SHA256 in entry]
-    for path, tables in zip(paths, teachers.files.values(), strict=True):
-        rows = rows or [
-            row.with_history(turns) if isinstance(row, SpanExample) else row
-            for row in read_examples(file, "train", root_of(file.name, source))
-        ]
-        found, answers = _read_answers(path, split, rows, label_map), dict[Texts, Answer]()
+    rows = [
+        row.with_history(turns) if isinstance(row, SpanExample) else row
+        for row in read_examples(file, "train", root_of(file.name, source))
+    ]
+    given = list[dict[Texts, Answer]]()
+    for path in (entry["directory"] for entry in teachers.files.values()):
+        found = _read_answers(path, split, rows, teachers.config.distillation.label_map)
+        answers = dict[Texts, Answer]()
         for example in split.examples:
             # A pair that is learnt in both orders has one answer unless the file has two.
             turned = found.get(example.texts[::-1]) if example.id.endswith(" turned") else None
-            if (given := found.get(example.texts, turned)) is not None:
-                answers[example.texts] = given
+            if (answer := found.get(example.texts, turned)) is not None:
+                answers[example.texts] = answer
         if not answers:
             raise DataError(f"{path}: answers none of the {len(split.examples)} training rows")
         _log.info("%s: answers to %d of %d rows", path, len(answers), len(split.examples))
-        answered.update(answers)
-        writers.append(partial(_write, answers, tables))
+        given.append(answers)
     unlabelled = (e for e in split.examples if not teachers.models and e == e.unlabelled())
-    if lost := [example for example in unlabelled if example.texts not in answered]:
+    if lost := [example for example in unlabelled if not any(example.texts in x for x in given)]:
         raise DataError(
             f"{lost[0].where}: {len(lost)} rows of {split.dataset.name} have no label, and no "
             "teacher answers them\n  fix: leave them out, or add a model to distillation.teachers"
         )
-    return writers
+    return given
 
 
 def _read_answers(
@@ -132,20 +130,23 @@ def _read_answers(
     usual names, or by ``id``, by default its number; without these its rows are all training rows
     in their order.
     """
-    rows, dataset, kind = [row.texts for row in training_rows], split.dataset, split.task.kind
-    known, found = {*rows, *(example.texts for example in split.examples)}, dict[Texts, Answer]()
+    rows, dataset = [row.texts for row in training_rows], split.dataset
+    known = {*rows, *(example.texts for example in split.examples)}
     ids = {row.id: number for number, row in enumerate(training_rows)}
     if len(ids) < len(rows):
         ids = {}
-    names, count, taken = None, 0, set[int]()
+    found, taken = dict[Texts, Answer](), set[int]()
+    names, in_order, count = None, False, 0
     for count, (where, cells) in enumerate(_rows(path), 1):
         row = flat(cells)
         if row.keys() != names:
-            names, columns = row.keys(), _text_columns(dataset, kind, row)
+            names, columns = row.keys(), _text_columns(dataset, split.task.kind, row)
             read = reader_of(where, Path(path), names, split, label_map)
-        number = -1
+            in_order = not columns and "row" not in row and not ("id" in row and ids)
+        number, seen = -1, f"row {row.get('row', row.get('id', count - 1))}"
         if columns:
             texts = tuple(map(str, row["words"] if columns == ["words"] else map(row.get, columns)))
+            seen = " | ".join(texts)[:80]
         else:
             number = _row_number(row, count - 1, ids)
             texts = rows[number] if 0 <= number < len(rows) else ("",)
@@ -153,8 +154,6 @@ def _read_answers(
         twice = found.get(texts, answer) != answer if columns else number in taken
         taken.add(number)
         if texts not in known or twice:
-            seen = f"row {row.get('row', row.get('id', count - 1))}"
-            seen = " | ".join(texts)[:80] if columns else seen
             raise DataError(
                 f"{where}: {seen!r} is "
                 f"{'answered twice, and not alike' if twice else f'no row of {dataset.name}'}\n"
@@ -163,25 +162,12 @@ def _read_answers(
             )
         if answer is not None:
             found.setdefault(texts, answer)
-    by_number = names is not None and ("row" in names or ("id" in names and bool(ids)))
-    if names is not None and not columns and not by_number and count != len(rows):
+    if in_order and count != len(rows):
         raise DataError(
             f"{path}: {count} rows without their numbers or texts; {dataset.name} has {len(rows)}\n"
             "  allowed: as many\n  fix: add a column row, or the texts (road predict --keep COLUMN)"
         )
     return found
-
-
-def _write(answers: Mapping[Texts, Answer], tables: TeacherTables) -> None:
-    """Write the answers that the tables lack."""
-    keys, values = keys_of_texts(answers), [np.array(x, np.float32) for x in answers.values()]
-    if not tables.holds(keys).all():
-        with tables.labelling():
-            new = ~tables.holds(keys)  # of those that another process has written meanwhile, too
-            if new.any():
-                chosen = [values[number] for number in np.flatnonzero(new)]
-                counts = np.array(list(map(len, chosen)), np.int64)
-                tables.add(keys[new], counts, np.concatenate(chosen))
 
 
 def _text_columns(dataset: Dataset, kind: Kind, row: Row) -> list[str]:
@@ -213,69 +199,61 @@ def _row_number(row: Row, place: int, ids: Mapping[str, int]) -> int:
         return -1
 
 
-class WithAnswerFiles(Ensemble):
-    """Ensemble of models and of tables of files, in the order of the teachers. The logits of a row
-    that a file does not answer are NaN.
+def write_answers(teachers: Teachers, given: Sequence[Mapping[Texts, Answer]]) -> None:
+    """Write the answers of the files to their tables, where these lack them."""
+    for tables, answers in zip(_tables_of(teachers).values(), given, strict=True):
+        keys, values = keys_of_texts(answers), [np.array(x, np.float32) for x in answers.values()]
+        if tables.holds(keys).all():
+            continue
+        with tables.labelling():
+            new = ~tables.holds(keys)  # of those that another process has written meanwhile, too
+            if new.any():
+                tables.add(keys[new], [values[number] for number in np.flatnonzero(new)])
 
-    ``files`` are the tables by number of the teacher, ``models`` the ensemble of all others.
-    ``features`` are those of the split; of spans they have ``offsets``.
+
+def readers_of(teachers: Teachers, split: Split) -> dict[int, Callable[[Longs, int], Tensor]]:
+    """Return functions that read the answers of the files, by their number among the teachers of a
+    row: logits of rows of ``split``, in a batch of some width.
     """
+    features = row_features(split, teachers.tokenizer, teachers.config.data)
+    keys = keys_of_texts(example.texts for example in split.examples)
+    tables = _tables_of(teachers).items()
+    return {number: partial(_stored_logits, stored, features, keys) for number, stored in tables}
 
-    def __init__(
-        self,
-        models: Ensemble | None,
-        files: Mapping[int, TeacherTables],
-        split: Split,
-        features: Features,
-    ) -> None:
-        self.models, self.files, self._features = models, dict(files), features
-        self.size = len(self.files) + (0 if models is None else models.size)
-        self._keys = keys_of_texts(example.texts for example in split.examples)
 
-    def submit(self, batch: Mapping[str, Any]) -> tuple[Longs, int, Any]:
-        """Send the batch to the models."""
-        rows = torch.as_tensor(batch["rows"]).cpu().numpy()
-        sent = None if self.models is None else self.models.submit(batch)
-        return rows, batch["input_ids"].shape[-1], sent
+def _tables_of(teachers: Teachers) -> dict[int, TeacherTables]:
+    root = teachers.config.distillation.directory_of_tables(teachers.config.run_dir)
+    files = teachers.files.items()
+    return {number: TeacherTables(root, entry, teachers.task) for number, entry in files}
 
-    def gather(self, handle: tuple[Longs, int, Any]) -> Tensor:
-        rows, width, sent = handle
-        of_models: Iterator[Tensor] = iter(())
-        if self.models is not None:
-            of_models = iter(self.models.gather(sent).cpu())
-            self.stats = self.models.stats
-        files = {number: self._read(tables, rows, width) for number, tables in self.files.items()}
-        return torch.stack([files[n] if n in files else next(of_models) for n in range(self.size)])
 
-    def close(self) -> None:
-        if self.models is not None:
-            self.models.close()
-
-    def _read(self, tables: TeacherTables, rows: Longs, width: int) -> Tensor:
-        """Return the stored logits of rows, NaN for rows without an answer: ``[B, C]``, of spans
-        ``[B, 2, L]`` and of tags ``[B, L, C]``.
-        """
-        features, kind = self._features, tables.kind
-        shape: tuple[int, ...] = (kind.width,)
-        if isinstance(kind, Span | Tag):
-            shape = (kind.width, width) if isinstance(kind, Span) else (width, kind.width)
-        logits = np.full((len(rows), *shape), np.nan, np.float32)
-        keys = self._keys[features.example[rows]]
-        held = np.flatnonzero(tables.holds(keys))
-        for place, answer in zip(held, tables.read(keys[held]), strict=True):
-            tokens = slice(*features.bounds[rows[place] : rows[place] + 2].tolist())
-            if isinstance(kind, Span):
-                assert features.offsets is not None
-                logits[place] = _of_window(answer, features.offsets[tokens], width)
-            elif isinstance(kind, Tag):
-                assert features.words is not None
-                words = features.words[tokens]
-                begins = np.flatnonzero(words >= 0)
-                logits[place] = PAD_LOGIT
-                logits[place, begins] = answer.reshape(-1, kind.width)[words[begins]]
-            else:
-                logits[place] = answer
-        return torch.from_numpy(logits)
+def _stored_logits(
+    tables: TeacherTables, features: Features, keys: Keys, rows: Longs, width: int
+) -> Tensor:
+    """Return the stored logits of rows, NaN for rows without an answer: ``[B, C]``, of spans
+    ``[B, 2, width]`` and of tags ``[B, width, C]``. ``keys`` are those of the examples.
+    """
+    kind = tables.kind
+    shape: tuple[int, ...] = (kind.width,)
+    if isinstance(kind, Span | Tag):
+        shape = (kind.width, width) if isinstance(kind, Span) else (width, kind.width)
+    logits = np.full((len(rows), *shape), np.nan, np.float32)
+    asked = keys[features.example[rows]]
+    held = np.flatnonzero(tables.holds(asked))
+    for place, answer in zip(held, tables.read(asked[held]), strict=True):
+        tokens = slice(*features.bounds[rows[place] : rows[place] + 2].tolist())
+        if isinstance(kind, Span):
+            assert features.offsets is not None
+            logits[place] = _of_window(answer, features.offsets[tokens], width)
+        elif isinstance(kind, Tag):
+            assert features.words is not None
+            words = features.words[tokens]
+            begins = np.flatnonzero(words >= 0)
+            logits[place] = PAD_LOGIT
+            logits[place, begins] = answer.reshape(-1, kind.width)[words[begins]]
+        else:
+            logits[place] = answer
+    return torch.from_numpy(logits)
 
 
 def _of_window(answer: Values, offsets: Ints, width: int) -> Values:

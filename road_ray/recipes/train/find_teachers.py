@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
 from road_ray.data.model_files import check_hashes, locate_model, read_config
-from road_ray.data.task_and_dataset import Span
+from road_ray.data.task_and_dataset import Span, Task
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
     LABEL_MAP,
-    check_teacher,
     fingerprint_tokenizer,
-    reads_other_tokens,
-    teacher_manifest,
+    teacher_entry,
 )
 from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
 from road_ray.models.architectures import longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
-from road_ray.recipes.train.answer_files import file_entry
+from road_ray.recipes.train.answer_files import FILE_SHA256, file_entry
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.recipes.train.teachers import Teachers, weighting_rule
@@ -51,53 +50,55 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
         return {}
     require_plain_head(config.data)
     settings, tokenizer = config.distillation, student_tokenizer(config)
-    student = fingerprint_tokenizer(tokenizer)
-    found = {}
+    student, found = fingerprint_tokenizer(tokenizer), {}
     for name, named in located.items():
         _, task = find_dataset(name, config.data)
         try:
-            for directory in named.models:
-                check_hashes(Path(directory), weights=True)  # before any actor starts
-                check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
+            entries = [_entry_of(config, place, task, tokenizer) for place in named.names]
         except CheckpointError as error:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
-        label_map = settings.label_map
-        manifest = teacher_manifest(named.models, task, label_map, settings.precision, student)
-        own = longest_row_of(read_config(locate_model(model_directory(config.init))))
-        length = min(row_limit(config.data.max_length_tokens, task), own)
-        for entry in manifest["teachers"]:
-            most = longest_row_of(read_config(Path(entry["directory"])))
-            if ANSWERS_FOR not in entry and most < length:  # it reads the student's tokens
-                raise ConfigError(
-                    f"{_KEY}: {entry['directory']} has {most} positions, the student's rows up to "
-                    f"{length} tokens\n  fix: data.max_length_tokens={most}\n  nothing was started"
-                )
-        models = iter(manifest["teachers"])
-        entries = [
-            file_entry(place, task, label_map) if is_answer_file(place) else next(models)
-            for place in named.names
-        ]
         store = settings.tables(config.run_dir)
         found[name] = Teachers(config, task, entries, named.folds, tokenizer, student, store)
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
-        first = located[config.data.dataset].names[0]
-        if is_answer_file(first):
+        first = found[config.data.dataset].entries[0]
+        seen = f"distillation.matching ({first['directory']}): the first teacher "
+        if FILE_SHA256 in first:
             raise ConfigError(
-                f"distillation.matching ({first}): the first teacher is a file, which has no "
-                "states\n  fix: put a model first, or leave distillation.matching out"
+                f"{seen}is a file, which has no states\n"
+                "  fix: put a model first, or leave distillation.matching out"
             )
-        if reads_other_tokens(first, student):
+        if ANSWERS_FOR in first:
             raise CheckpointError(
-                f"distillation.matching ({first}): the first teacher has another tokenizer than "
-                "the student, so its states are of other tokens\n  fix: put one with the student's "
-                "tokenizer first, or leave distillation.matching out; answers are taken of any "
-                "teacher"
+                f"{seen}has another tokenizer than the student, so its states are of other tokens\n"
+                "  fix: put one with the student's tokenizer first, or leave distillation.matching "
+                "out; answers are taken of any teacher"
             )
     return found
+
+
+def _entry_of(
+    config: DistillConfig | MultitaskConfig, place: str, task: Task, tokenizer: object
+) -> dict[str, Any]:
+    """Return the entry of a model or file, once it is checked that it fits task and student."""
+    settings = config.distillation
+    if is_answer_file(place):
+        return file_entry(place, task, settings.label_map)
+    check_hashes(Path(place), weights=True)  # before any actor starts
+    options = settings.label_map, settings.precision, LABEL_MAP
+    entry = teacher_entry(place, task, tokenizer, *options)
+    own = longest_row_of(read_config(locate_model(model_directory(config.init))))
+    length = min(row_limit(config.data.max_length_tokens, task), own)
+    most = longest_row_of(read_config(Path(place)))
+    if ANSWERS_FOR not in entry and most < length:  # it reads the student's tokens
+        raise ConfigError(
+            f"{_KEY}: {place} has {most} positions, the student's rows up to {length} tokens\n"
+            f"  fix: data.max_length_tokens={most}\n  nothing was started"
+        )
+    return entry
 
 
 def locate_teachers(config: object) -> dict[str, NamedTeachers]:
@@ -190,31 +191,25 @@ def check_truncation(teachers: Teachers, split: Split) -> None:
         whole = np.flatnonzero(lengths < row_limit(data.max_length_tokens, split.task))
     longest = whole[np.argsort(-lengths[whole], kind="stable")][:_LONGEST_ROWS]
     width = int(lengths.max(initial=1))
-    rows = RowTexts(split, row_features(split, teachers.tokenizer, data)).of(longest, width)
+    shown = RowTexts(split, row_features(split, teachers.tokenizer, data)).of(longest, width)
     for number, entry in enumerate(teachers.models):
         if ANSWERS_FOR not in entry:
             continue
-        directory = entry["directory"]
-        reader = TextReader(directory, teachers.task)
-        read = reader.rows(rows["texts"])
-        count = sum(any(row.is_cut for row in example) for example in read)
-        if not count:
-            continue
+        reader = TextReader(entry["directory"], teachers.task)
+        cut = [any(row.is_cut for row in rows) for rows in reader.rows(shown["texts"])]
         message = (
-            f"teacher {number} ({directory}) reads at most {reader.longest} tokens: of the "
-            f"{len(longest)} longest rows of {split.dataset.name} it truncates {count}, which the "
-            "student reads whole"
+            f"teacher {number} ({entry['directory']}) reads at most {reader.longest} tokens: of "
+            f"the {len(longest)} longest rows of {split.dataset.name} it truncates {sum(cut)}, "
+            "which the student reads whole"
         )
-        if teachers.config.distillation.on_truncated == "learn":
-            _log.warning(
-                "%s; it answers for their beginning, and the journal counts such rows as "
-                "teachers/cut_%d", *(message, number)
-            )  # fmt: skip
-            continue
-        raise ConfigError(
-            f"{message}\n"
-            "  allowed: teachers that read whole rows; with distillation.on_truncated=learn, "
-            "answers for the beginning of a row\n"
-            "  fix: take a teacher that reads longer rows, lower data.max_length_tokens, or set "
-            "distillation.on_truncated=learn\n  nothing was started"
-        )
+        if any(cut) and teachers.config.distillation.on_truncated == "learn":
+            counted_as = f"the journal counts such rows as teachers/cut_{number}"
+            _log.warning("%s; it answers for their beginning, and %s", message, counted_as)
+        elif any(cut):
+            raise ConfigError(
+                f"{message}\n"
+                "  allowed: teachers that read whole rows; with distillation.on_truncated=learn, "
+                "answers for the beginning of a row\n"
+                "  fix: take a teacher that reads longer rows, lower data.max_length_tokens, or "
+                "set distillation.on_truncated=learn\n  nothing was started"
+            )

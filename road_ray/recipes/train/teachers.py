@@ -12,27 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream, pad, token_budget_cuts
-from road_ray.data.examples import Features, Longs
+from road_ray.data.examples import Ints, Longs
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_folds
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.cross_tokenizer import RowTexts
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, OutOfFoldEnsemble, WithTexts
-from road_ray.distillation.stored_ensemble import Members, StoredEnsemble, TeacherTables
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble
+from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.teacher import TeacherOptions, check_parity
-from road_ray.distillation.teacher_directory import ANSWERS_FOR, identity_only
+from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.answer_files import FILE_SHA256, WithAnswerFiles
+from road_ray.recipes.train.answer_files import FILE_SHA256, readers_of
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
 from road_ray.training.worker import Worker
@@ -75,15 +74,11 @@ class Teachers:
         return [entry["directory"] for entry in self.models]
 
     @property
-    def files(self) -> dict[int, TeacherTables]:
-        """Tables of the teachers that are files, by their number among the teachers of a row."""
-        root = self.config.distillation.directory_of_tables(self.config.run_dir)
+    def files(self) -> dict[int, Mapping[str, Any]]:
+        """Entries of the teachers that are files, by their number among the teachers of a row."""
         others = len(self.entries) - self.per_row  # models of other folds than that of a row
-        return {
-            number - others: TeacherTables(root, entry, self.task)
-            for number, entry in enumerate(self.entries)
-            if FILE_SHA256 in entry
-        }
+        numbered = enumerate(self.entries, -others)
+        return {number: entry for number, entry in numbered if FILE_SHA256 in entry}
 
     @property
     def per_row(self) -> int:
@@ -130,7 +125,7 @@ class Teachers:
 
     def open(
         self, split: Split, actors: ActorEnsemble | None, *, worker: Worker, on_event: OnEvent
-    ) -> Ensemble:
+    ) -> RowEnsemble:
         """Return the ensemble of a worker for the rows of ``split``; rank 0 compares a few answers
         with the models' first. ``actors`` are the driver's, if it started them.
         """
@@ -140,49 +135,52 @@ class Teachers:
             of_row += f" a row, of {self.folds} folds" if self.folds > 1 else ""
             rows_of_split = counted(len(split.examples), "row")
             _log.info("%s: %s; %s, rule %s", split.dataset.name, rows_of_split, of_row, rule)
-        texts, ensemble = self._texts(split), None
-        if self.models:
-            rows = TaughtRows(split.features, texts, pad_id_of(self.tokenizer), worker)
-            parts = self._by_fold(split, actors)
-            members = [teachers._open(rows, mask, some, on_event) for teachers, some, mask in parts]
-            ensemble = members[0]
-            if self.folds > 1:
-                ensemble = OutOfFoldEnsemble(members, row_folds(split, self.folds))
-            ensemble = ensemble if texts is None else WithTexts(ensemble, texts)
-        if (files := self.files) or ensemble is None:
-            features = row_features(split, self.tokenizer, self.config.data)
-            return WithAnswerFiles(ensemble, files, split, features)
-        return ensemble
+        texts = self._texts(split)
+        members = [
+            models._open(split, texts, rows, some, worker, on_event)
+            for models, rows, some in self._by_fold(split, actors)
+        ]
+        files = readers_of(self, split) if self.files else {}
+        return RowEnsemble(members, self._folds(split), texts, files)
 
     def label(self, split: Split, actors: ActorEnsemble | None = None) -> None:
-        """Have the teachers answer the rows of ``split`` that have no answer in their tables: all
-        teachers every row, those of folds the rows that they have not seen. ``actors`` are the
+        """Have the models answer the rows of ``split`` that have no answer in their tables: all
+        of them every row, those of folds the rows that they have not seen. ``actors`` are the
         caller's, if it has started them.
         """
-        if not self.models:
-            return
-        pad_id = pad_id_of(self.tokenizer)
-        rows = TaughtRows(split.features, self._texts(split), pad_id, Worker.alone())
-        for teachers, some, mask in self._by_fold(split, actors):
-            if mask.any():  # a fold of few rows may have none
-                teachers._label(rows, mask, some)
+        texts = self._texts(split)
+        for models, rows, some in self._by_fold(split, actors):
+            if len(rows):  # a fold of few rows may have none
+                models._label(split, texts, rows, some)
 
     def _texts(self, split: Split) -> RowTexts | None:
-        """Return the texts of the rows, if a teacher needs them."""
+        """Return the texts of the rows, if a model needs them."""
         if not self.mixed:
             return None
         return RowTexts(split, row_features(split, self.tokenizer, self.config.data))
 
+    def _batch(self, split: Split, texts: RowTexts | None, rows: Longs) -> dict[str, Any]:
+        """Return the batch of these rows, as a model is asked for them."""
+        batch: dict[str, Any] = {**pad(split.features, rows, pad_id=pad_id_of(self.tokenizer))}
+        return batch if texts is None else batch | texts.of(rows, batch["input_ids"].shape[-1])
+
+    def _folds(self, split: Split) -> Ints:
+        """Return the fold of each row; 0 where there are none."""
+        return (
+            row_folds(split, self.folds)
+            if self.folds > 1
+            else np.zeros_like(split.features.example)
+        )
+
     def _by_fold(
         self, split: Split, actors: ActorEnsemble | None
-    ) -> Iterator[tuple[Teachers, ActorEnsemble | None, NDArray[np.bool_]]]:
-        """Yield the models of each fold, their actors and the rows that they answer."""
-        folds = row_folds(split, self.folds) if self.folds > 1 else np.zeros(len(split.features))
-        size = len(self.models) // self.folds
-        for fold in range(self.folds):
+    ) -> Iterator[tuple[Teachers, Longs, ActorEnsemble | None]]:
+        """Yield the models of each fold, the rows that they answer and their actors."""
+        folds, size = self._folds(split), len(self.models) // self.folds
+        for fold in range(self.folds if self.models else 0):
             members = range(fold * size, (fold + 1) * size)
             some = actors.part(members) if actors and self.folds > 1 else actors
-            yield self._some(members), some, folds == fold
+            yield self._some(members), np.flatnonzero(folds == fold), some
 
     def _some(self, members: Sequence[int]) -> Teachers:
         models = self.models
@@ -190,12 +188,15 @@ class Teachers:
 
     def _open(
         self,
-        rows: TaughtRows,
-        mask: NDArray[np.bool_],
+        split: Split,
+        texts: RowTexts | None,
+        rows: Longs,
         actors: ActorEnsemble | None,
+        worker: Worker,
         on_event: OnEvent,
     ) -> Ensemble:
-        device, settings = rows.worker.device, self.config.distillation
+        """Return the ensemble of these models, proven on a few of their ``rows``."""
+        device, settings = worker.device, self.config.distillation
         if self.store is not None:
             path: str | None = "its table"
             ensemble: Ensemble = StoredEnsemble(self.store, self.models, self.task)
@@ -207,61 +208,41 @@ class Teachers:
             # What sets them apart from the reference, which is loaded in the same way otherwise.
             path = "torch.compile" if settings.torch_compile else None
             path = "int8" if settings.precision == "int8" else path
-        if rows.worker.is_main and settings.check_parity and path is not None and mask.any():
-            few = np.flatnonzero(mask)
-            few = few[np.linspace(0, len(few) - 1, min(_PARITY_ROWS, len(few))).astype(np.int64)]
-            batch = rows.batch(few)
+        if worker.is_main and settings.check_parity and path is not None and len(rows):
+            few = rows[np.linspace(0, len(rows) - 1, min(_PARITY_ROWS, len(rows))).astype(np.int64)]
+            batch = self._batch(split, texts, few)
             answers = ensemble.gather(ensemble.submit(batch))
             differences = check_parity(
                 batch, self.directories, self.task, path, answers, self.options, device
             )
-            on_event(
-                "teachers_proven",
-                rows=len(few),
-                precision=settings.precision,
-                difference={path: max(differences)},
-            )
+            difference = {path: max(differences)}
+            precision = settings.precision
+            on_event("teachers_proven", rows=len(few), precision=precision, difference=difference)
         return ensemble
 
     def _label(
-        self, rows: TaughtRows, mask: NDArray[np.bool_], actors: ActorEnsemble | None
+        self, split: Split, texts: RowTexts | None, rows: Longs, actors: ActorEnsemble | None
     ) -> None:
+        """Have these models answer the ``rows`` that have no answer in their tables."""
+
         @contextmanager
         def live(members: Members) -> Iterator[Ensemble]:
-            chosen = replace(self._some(members), store=None)
+            chosen, alone = replace(self._some(members), store=None), Worker.alone()
             with ExitStack() as stack:
                 started = actors and actors.part(members)
                 if actors is None and self.config.distillation.host == "actors":
                     stack.enter_context(connected(self.config.address))
                     started = stack.enter_context(chosen.start_pool())
-                yield chosen._open(rows, mask, started, lambda *_, **__: None)
+                yield chosen._open(split, texts, rows, started, alone, lambda *_, **__: None)
 
-        features = rows.features
-        numbers, lengths = np.flatnonzero(mask), features.lengths * features.choices
-        ordered = numbers[np.argsort(lengths[numbers], kind="stable")]
+        lengths = split.features.lengths * split.features.choices
+        ordered = rows[np.argsort(lengths[rows], kind="stable")]
         cuts = token_budget_cuts(lengths[ordered], _GROUP_TOKENS, _GROUP_ROWS)
         # Rows of similar length together, the longest first: they need the most memory.
         groups = np.split(ordered, cuts)[::-1]
         assert self.store is not None
         tables = StoredEnsemble(self.store, self.models, self.task)
-        tables.label(lambda: map(rows.batch, groups), live)
-
-
-@dataclass(frozen=True)
-class TaughtRows:
-    """Rows of a data set as its teachers are asked for them."""
-
-    features: Features
-    texts: RowTexts | None
-    pad_id: int
-    worker: Worker
-
-    def batch(self, numbers: Longs) -> dict[str, Any]:
-        """Return the batch of some rows."""
-        batch: dict[str, Any] = {**pad(self.features, numbers, pad_id=self.pad_id)}
-        if self.texts is None:
-            return batch
-        return batch | self.texts.of(numbers, batch["input_ids"].shape[-1])
+        tables.label(lambda: (self._batch(split, texts, group) for group in groups), live)
 
 
 @dataclass(frozen=True)
@@ -330,15 +311,21 @@ def lineage(
             for teacher in found.entries
         ],
     }
-    identity = identity_of(teachers=identity_only(manifest_of(config, teachers)))
+    identity = identity_of(teachers=manifest_of(config, teachers, decisive_entries))
     folds = 1 if several else next(iter(teachers.values())).folds
     return record, identity | (identity_of(folds=folds) if folds > 1 else {})
 
 
-def manifest_of(config: TrainConfig, teachers: Mapping[str, Teachers]) -> dict[str, Any]:
-    """Return the manifest of the teachers of a run; a mixture has one of each data set."""
+def manifest_of(
+    config: TrainConfig,
+    teachers: Mapping[str, Teachers],
+    part: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+) -> dict[str, Any]:
+    """Return the manifest of the teachers of a run, with that ``part`` of each entry; a mixture has
+    one of each data set.
+    """
     manifests: dict[str, Any] = {
-        name: {"task": found.task.name, "teachers": list(found.entries)}
+        name: {"task": found.task.name, "teachers": list(map(part, found.entries))}
         for name, found in teachers.items()
     }
     several = isinstance(config, MultitaskConfig)

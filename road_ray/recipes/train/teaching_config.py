@@ -267,35 +267,29 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> NamedTe
 
     Raises ``ConfigError`` for another file.
     """
-    if not path.is_file():
-        raise ConfigError(
-            f"{key} = {path}: no such file\n"
-            "  allowed: the teachers.json of a finished `road teachers`, or a list of model "
-            "directories\n"
-            "  fix: check the path; to resume `road teachers`, run the same command"
-        )
     try:
         listed = _List.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        problem = f"no list of teachers: {' '.join(str(error).split())[:200]}"
         raise ConfigError(
-            f"{key} = {path}: no list of teachers: {' '.join(str(error).split())[:200]}\n"
-            "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
+            f"{key} = {path}: {problem if path.is_file() else 'no such file'}\n"
+            "  allowed: the teachers.json of a finished `road teachers`, or a list of model "
+            "directories\n"
+            "  fix: check the path; to resume `road teachers`, run the same command"
         ) from error
-    teachers, num_folds = [], listed.num_folds
-    for entry in sorted(listed.teachers, key=lambda entry: entry.fold):  # keeps the order in a fold
-        name = entry.adapter or entry.directory
-        near = path.parent / name
-        teachers.append((entry.fold, str(near) if near.exists() else name))
-    counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
-    files = [name for _, name in teachers if is_answer_file(name)] if num_folds > 1 else []
-    if len(set(counts)) > 1 or sum(counts) != len(teachers) or files:
+    entries = sorted(listed.teachers, key=lambda entry: entry.fold)  # keeps the order in a fold
+    names = [entry.adapter or entry.directory for entry in entries]
+    names = [str(near) if (near := path.parent / name).exists() else name for name in names]
+    counts = [sum(entry.fold == fold for entry in entries) for fold in range(listed.num_folds)]
+    files = [name for name in names if listed.num_folds > 1 and is_answer_file(name)]
+    if len(set(counts)) > 1 or sum(counts) != len(names) or files:
         raise ConfigError(
-            f"{key} = {path}: {counts} teachers of {num_folds} folds, "
-            f"{len(teachers)} in all, {len(files)} of them files\n"
+            f"{key} = {path}: {counts} teachers of {listed.num_folds} folds, "
+            f"{len(names)} in all, {len(files)} of them files\n"
             "  allowed: equally many models of each fold\n"
             "  fix: name files beside the list: [teachers.json,answers.csv]"
         )
-    return NamedTeachers([directory for _, directory in teachers], num_folds)
+    return NamedTeachers(names, listed.num_folds)
 
 
 def is_answer_file(name: str) -> bool:
@@ -313,18 +307,18 @@ def resolve_teachers(teachers: Sequence[str], key: str = "distillation.teachers"
 
     Raises ``ConfigError`` for a list of folds beside other models, which have none.
     """
-    names, num_folds, several = list[str](), 1, len(NamedTeachers(list(teachers)).models) > 1
+    names, num_folds = list[str](), 1
     for name in teachers:
-        if not name.endswith(".json"):
-            names.append(name)
-            continue
-        listed, folds = read_teacher_list(Path(name).expanduser(), key)
-        if folds > 1 and several:
-            raise ConfigError(
-                f"{key}: {name} has teachers of {folds} folds, which stand alone or beside files "
-                "of answers\n  fix: the answers of the others as files: road predict MODEL FILE"
-            )
-        names, num_folds = [*names, *listed], max(num_folds, folds)
+        is_list = name.endswith(".json")
+        listed = (
+            read_teacher_list(Path(name).expanduser(), key) if is_list else NamedTeachers([name])
+        )
+        names, num_folds = [*names, *listed.names], max(num_folds, listed.folds)
+    if num_folds > 1 and len(NamedTeachers(list(teachers)).models) > 1:
+        raise ConfigError(
+            f"{key}: a list has teachers of {num_folds} folds, which stand alone or beside files "
+            "of answers\n  fix: the answers of the others as files: road predict MODEL FILE"
+        )
     if any(name.endswith(".json") for name in teachers):
         names.sort(key=is_answer_file)
     return NamedTeachers(names, num_folds)

@@ -29,7 +29,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     open_training,
 )
-from road_ray.recipes.train.answer_files import read_files
+from road_ray.recipes.train.answer_files import read_files, write_answers
 from road_ray.recipes.train.config import (
     DistillConfig,
     FinetuneConfig,
@@ -67,21 +67,19 @@ def run_training(
     check(config)
     teachers = find_teachers(config)
     rows = _rows_of_teachers(config, teachers)
-    # Files are read before the run directory is there, so that a bad one leaves none, and written
-    # to tables once this process has locked it.
-    writers = [write for name in rows for write in read_files(teachers[name], rows[name])]
+    # Before the run directory is there, so that a bad file leaves none.
+    answers = {name: read_files(teachers[name], split) for name, split in rows.items()}
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
-        for write in writers:
-            write()
+        for name, given in answers.items():
+            write_answers(teachers[name], given)
         if context is not None and context.plan_only:  # labelling is no step
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
         for name, found in teachers.items():
+            on_actors = found.config.distillation.host == "actors" and found.models
             if found.store is not None:
                 found.label(rows[name], actors.pop(name, None))
-        for name, found in teachers.items():
-            on_actors = found.config.distillation.host == "actors" and found.store is None
-            if on_actors and found.models and name not in actors:
+            elif on_actors and name not in actors:
                 stack.enter_context(connected(config.address))
                 others = config.total_teachers - len(found.models)
                 pool = found.start_pool(config.workers, others)

@@ -32,7 +32,7 @@ def student(sentiment, tmp_path):
 def spied(monkeypatch):
     """Answers of live teachers by row, teacher after teacher."""
     asked, answers = deque(), {}
-    submit, gather = module.LocalEnsemble.submit, module.LocalEnsemble.gather
+    submit, gather = module.RowEnsemble.submit, module.RowEnsemble.gather
 
     def submitted(self, batch):
         asked.append(batch["rows"].tolist())
@@ -44,8 +44,8 @@ def spied(monkeypatch):
             answers[row] = logits[:, number].tolist()
         return logits
 
-    monkeypatch.setattr(module.LocalEnsemble, "submit", submitted)
-    monkeypatch.setattr(module.LocalEnsemble, "gather", gathered)
+    monkeypatch.setattr(module.RowEnsemble, "submit", submitted)
+    monkeypatch.setattr(module.RowEnsemble, "gather", gathered)
     return answers
 
 
@@ -61,7 +61,7 @@ def answered(sentiment, tmp_path_factory):
         name = config.data.dataset
         teachers = find_teachers(config)[name]
         split = Mixture.of(config).read(name, "train", student_tokenizer(config))
-        (written,) = read_files(teachers, split)
-        return written.args[0]  # logits by the texts of a row
+        (answers,) = read_files(teachers, split)
+        return answers  # logits by the texts of a row
 
     return check

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-import road_ray as rr
 from road_ray.data import catalog
 from road_ray.distillation.weighting import Merge, correctness, mean, mean_probabilities, soften
 from road_ray.errors import ConfigError, DataError, RoadError
@@ -143,11 +142,6 @@ def test_a_file_that_is_no_teacher_is_refused_before_the_training(answered, colu
         answered(rows)
 
 
-def test_a_good_file_is_none_of_these(answered, columns):
-    answered([GOOD])
-    answered([{"text": columns[0]["sentence"], "label": "1"}] * 2)
-
-
 @pytest.mark.parametrize("by", ["row", "order", "text"])
 def test_numbers_of_rows_count_those_that_are_held_out_or_have_no_label(answered, tmp_path, by):
     texts = [f"film {number}" for number in range(30)]
@@ -211,32 +205,6 @@ def test_pairs_are_answered_in_both_orders_and_by_their_own_order_first(
         found = answered([row, other], **pairs, **{"data.dataset": name})
         turned = [1.0] if name == "stsb" else [math.log(0.5)] * 2
         assert found == {ONE: pytest.approx(there), ONE[::-1]: pytest.approx(turned)}
-
-
-def test_a_student_of_numbers_from_a_file_is_that_of_the_model_that_wrote_them(
-    student, sentiment, spied, tmp_path
-):
-    words = {"fine": 4.5, "dull": 0.5, "plain": 2.5}
-    rows = [
-        {"a": f"a {word} film {n}", "b": "a film", "score": x + n % 2 / 2}
-        for n in range(8)
-        for word, x in words.items()
-    ]
-    entry = {"kind": "regress", "text": ["a", "b"], "label": "score", "low": 0, "high": 5}
-    train = str(write_rows(tmp_path / "train.jsonl", rows))
-    own = {"data.sets": {"own": entry | {"train": train, "dev": train}}, "data.dataset": "own"}
-    model = rr.finetune(overrides=sentiment | own, run_dir=tmp_path / "teacher")
-    live = student("live", model.directory, **own)
-    numbers = [{"row": row, "value": logits[0][0]} for row, logits in spied.items()]
-    from_file = student("file", write_rows(tmp_path / "numbers.csv", numbers), **own)
-    predicted = tmp_path / "predicted.jsonl"
-    predict_file(load(str(model.directory)), train, predicted, model=str(model.directory))
-    assert weights(from_file) == weights(live)
-    ours, theirs = (
-        load_file(run.hf_dir / "model.safetensors")
-        for run in (student("predicted", predicted, **own), from_file)
-    )
-    assert_close(ours, theirs, rtol=0, atol=1e-4)  # other batches
 
 
 @pytest.fixture

@@ -12,15 +12,13 @@ from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.data.load_split import row_features
-from road_ray.distillation.weighting import mean, soften
 from road_ray.errors import RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
-from road_ray.recipes.train.answer_files import read_files
+from road_ray.recipes.train.answer_files import read_files, write_answers
 from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
-from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure
 from tests.conftest import SPANS
@@ -65,8 +63,7 @@ def teach(sentiment, tmp_path):
         name, tokenizer = config.data.dataset, student_tokenizer(config)
         teachers, mixture = find_teachers(config)[name], Mixture.of(config)
         split = mixture.read(name, "train", tokenizer)
-        for wrote in read_files(teachers, split):
-            wrote()
+        write_answers(teachers, read_files(teachers, split))
         given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
         ensemble = teachers.open(split, None, **given)
         width = int(split.features.lengths.max())
@@ -242,39 +239,3 @@ def test_empty_cells_are_no_answers(answered, asked, tagged):
         found = answered([{"row": 0, "answer": ""}, {"row": 1} | row], **changes)
         assert [*found] == [(rows[0]["question"], rows[0]["context"])]
     assert len(answered([{"row": 0, "tags": TAGS}, {"row": 1, "tags": ""}], **tagged)) == 1
-
-
-def test_a_rule_sees_context_only_where_a_teacher_does_not_answer():
-    logits = torch.randn(2, 3, 2, 5, generator=torch.Generator().manual_seed(1))
-    allowed = torch.tensor([[1, 0, 0, 1, 1], [1, 0, 1, 1, 0], [1, 0, 1, 1, 1]]).bool()[:, None]
-    targets, seen = torch.zeros(3, 2, dtype=torch.long), []
-
-    def rule(given, positions):
-        seen.append(given.isneginf())
-        return mean(given, positions)
-
-    logits[1, 1] = torch.nan
-    soften(rule, logits, targets, allowed)
-    masked = {tuple(row[0, number, 0].tolist()) for row in seen for number in range(row.shape[1])}
-    assert masked == {tuple((~row).tolist()) for row in allowed[:, 0]}
-
-
-def test_a_few_answers_of_people_stand_beside_a_model(student, asked, span_run, tmp_path):
-    changes, rows = asked
-    few = [{"id": row["id"], "answer": "", "confidence": 0.9} for row in rows[::3]]
-    teachers = write_rows(tmp_path / "people.jsonl", few), span_run.directory
-    keys = changes | {"training.steps": 2}
-    runs = [
-        student(
-            rule, *teachers, **keys, **{"weighting.rule": rule, "distillation.average_loss": of}
-        )
-        for rule, of in (("correctness", False), ("entropy", True), ("mean_probabilities", False))
-    ]
-    alone = student("alone", span_run.directory, **keys)
-    assert len({weights(run) for run in (*runs, alone)}) == 4
-    for run in runs:
-        steps = [
-            row for row in read_rows(run.directory / "metrics.jsonl") if "train/squad_v2" in row
-        ]
-        assert len(steps) == 2
-        assert all(math.isfinite(row["train/squad_v2"]) for row in steps)
