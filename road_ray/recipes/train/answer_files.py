@@ -139,6 +139,8 @@ def _read_answers(
     names, in_order, count = None, False, 0
     for count, (where, cells) in enumerate(_rows(path), 1):
         row = flat(cells)
+        if dataset.columns.id in row:
+            row.setdefault("id", row[dataset.columns.id])
         if row.keys() != names:
             names, columns = row.keys(), _text_columns(dataset, split.task.kind, row)
             read = reader_of(where, Path(path), names, split, label_map)
@@ -200,10 +202,19 @@ def _row_number(row: Row, place: int, ids: Mapping[str, int]) -> int:
 
 
 def write_answers(teachers: Teachers, given: Sequence[Mapping[Texts, Answer]]) -> None:
-    """Write the answers of the files to their tables, where these lack them."""
+    """Write the answers of the files to their tables, where these lack them. Raises ``DataError``
+    for a table that has others: the file is read with other labels or in another order now.
+    """
     for tables, answers in zip(_tables_of(teachers).values(), given, strict=True):
         keys, values = keys_of_texts(answers), [np.array(x, np.float32) for x in answers.values()]
-        if tables.holds(keys).all():
+        held = np.flatnonzero(tables.holds(keys))
+        for number, stored in zip(held, tables.read(keys[held]), strict=True):
+            if not np.array_equal(stored.ravel(), values[number].ravel(), equal_nan=True):
+                raise DataError(
+                    f"{tables.directory}: another answer to {[*answers][number]} than the file\n"
+                    "  fix: remove that directory, or set another distillation.store"
+                )
+        if len(held) == len(keys):
             continue
         with tables.labelling():
             new = ~tables.holds(keys)  # of those that another process has written meanwhile, too
