@@ -124,21 +124,8 @@ def test_the_segments_of_a_pair_are_about_equally_long():
     assert 0.4 < np.mean([first / length for first, length in pairs]) < 0.6
 
 
-def test_most_of_the_text_is_used_once():
-    sentences = counted(20_000, 8)
-    used = [token for row, _ in rows_of(sentences, 64) for token in row if token >= 1000]
-    assert len(used) == len(set(used))
-    assert len(used) > 0.9 * sum(len(sentence) for sentence in sentences)
-
-
 def test_the_tail_of_a_document_is_a_row():
     assert rows_of([[7, 8]], 64) == [([CLS, 7, 8, SEP], 4)]
     ((row, first),) = rows_of([[7] * 10, [], [8] * 30], 64, seed=1)
     assert row == [CLS, *[7] * 10, SEP, *[8] * 30, SEP]
     assert first == 12
-
-
-def test_an_endless_sentence_is_cut_into_rows():
-    rows = rows_of([list(range(1000, 1500))], 64)
-    assert rows[0] == ([CLS, *range(1000, 1062), SEP], 64)
-    assert [token for row, _ in rows for token in row if token >= 1000] == [*range(1000, 1500)]

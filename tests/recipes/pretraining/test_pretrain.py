@@ -182,7 +182,7 @@ def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
     calm, download, calls = weights(train("calm")), Storage.download, count()
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "download", away)
-        with pytest.raises(ResourceError, match="shard.*cannot be read"):
+        with pytest.raises(ResourceError, match=r"shard.*cannot be read"):
             train("gone")
     run = train("gone")
     assert weights(run) == calm
