@@ -222,17 +222,13 @@ def _add_labels(made: Guess, place: str) -> None:
         entry["labels"] = tag_labels(counts)
     elif not isinstance(entry["label"], list):
         named = source.class_names.get(entry["label"])
-        if named is None:  # each in its most frequent spelling
-            first: dict[str, str] = {}
-            for value, _ in counts.most_common():
-                first.setdefault(plain_label(value), value.strip())
-            entry["labels"] = sorted_labels(first.values())
-            others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
+        if named is None:  # each in its most frequent spelling, as the others are read too
+            spelled = {plain_label(value): value.strip() for value, _ in counts.most_common()[::-1]}
+            entry["labels"] = sorted_labels(spelled.values())
         else:
             entry["labels"] = [*named]
-            others = {str(number): name for number, name in enumerate(named)}
-        if others and (named is None or source.hub is None):  # else the rows have the names
-            entry["label_map"] = others
+            if source.hub is None:  # else the rows have the names
+                entry["label_map"] = {str(number): name for number, name in enumerate(named)}
         if not 2 <= len(entry["labels"]) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
             raise ConfigError(
                 f"{place}: column {entry['label']!r} has {seen} in {counts.total():,} rows, which "
