@@ -77,12 +77,6 @@ def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, mess
     attempt(init=pretrained.directory, **{key: value}).refused(2, message)
 
 
-def test_a_corpus_that_is_not_there_is_told(attempt, monkeypatch):
-    monkeypatch.delenv("ROAD_DATA", raising=False)
-    attempt(data__corpus="no/such.txt").refused(3, "no/such.txt")
-    attempt(data__corpus="no/such.txt", data__root="hub").refused(2, "data.root")
-
-
 @pytest.mark.parametrize("key", ["init", "generator__init"])
 def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(attempt, tmp_path, key):
     attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"}).refused(
