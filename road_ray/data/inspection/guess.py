@@ -103,14 +103,7 @@ def guess(
     columns = {name: _Column(name, of_column) for name, of_column in cells.items()}
     if not columns:
         raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
-    is_span = (
-        {"context", "question", "answers"} <= columns.keys()
-        and (
-            columns["answers"].form == "lists"  # of objects, which are text in a CSV
-            or all(text.lstrip()[:1] in ("{", "[") for text in columns["answers"].values)
-        )
-    )
-    if is_span and not chosen:
+    if {"context", "question", "answers"} <= columns.keys() and not chosen:
         reason = "task: answers in a context (span), by the columns context, question and answers"
         made = Guess(source, "span", {"kind": "span"}, [reason], min(_SPAN_LENGTH, limit))
     elif source.layout == "conll" or (_word_and_tag_columns(rows) and not chosen):
