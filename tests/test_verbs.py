@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -185,16 +184,3 @@ def test_the_package_lists_its_verbs_and_classes():
 
     assert {"finetune", "distill", "Ensemble", "load", "Task"} <= set(dir(road_ray))
     assert all(getattr(road_ray, name) is not None for name in road_ray.__all__)
-
-
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        ("road_ray.distillation.weighting", ("mean", "correctness", "combine")),
-        ("road_ray.distillation.losses", ("kd_loss",)),
-        ("road_ray.evaluation.squad", ("evaluate",)),
-        ("road_ray.objectives.masking", ("choose", "mask", "sample", "corrupt")),
-    ],
-)
-def test_names_that_scripts_import_keep_their_place(module, names):
-    assert all(callable(getattr(import_module(module), name)) for name in names)
