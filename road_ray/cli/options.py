@@ -4,9 +4,10 @@ table or as JSON. ``road --install-completion`` installs the completion.
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,39 +33,25 @@ def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
 def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return keys of the verb with ``=``, and YAML files for the first word."""
     verb = str(ctx.params.get("verb") or ctx.info_name)
-    kind, words = configuration_class(verb), []
-    if not ctx.params.get("arguments"):
-        words = [str(p) for p in _entries(incomplete) if p.suffix in (".yaml", ".yml")]
+    kind, is_first = configuration_class(verb), not ctx.params.get("arguments")
+    files = sorted(glob.glob(f"{glob.escape(incomplete)}*.y*ml")) if is_first else []
     keys = (key for key in keys_of([verb]) if not is_section(at(kind, tuple(key.split("."))) or {}))
-    return _starting([*words, *(f"{key}=" for key in keys)], incomplete)
+    return [*files, *(f"{key}=" for key in keys if f"{key}=".startswith(incomplete))]
 
 
 def complete_key(incomplete: str) -> list[str]:
     """Return the keys of all verbs."""
-    return _starting(keys_of(CONFIGURABLE), incomplete)
+    return [key for key in keys_of(CONFIGURABLE) if key.startswith(incomplete)]
 
 
-def complete_run(incomplete: str) -> list[str]:
-    """Return directories, which may be runs or lead to them."""
-    folders = [path for path in _entries(incomplete) if path.is_dir() and path.name[0] != "."]
-    return _starting((f"{path}/" for path in folders), incomplete)
+def complete_files() -> list[str]:
+    """Return nothing, in place of which a shell completes names of files and directories."""
+    return []
 
 
-def argument(metavar: str, help: str, completed: Any = complete_run) -> Any:
-    """Return an argument of a command that a shell completes, by default with directories."""
+def argument(metavar: str, help: str, completed: Any = complete_files) -> Any:
+    """Return an argument of a command that a shell completes, by default with files."""
     return typer.Argument(metavar=metavar, help=help, autocompletion=completed)
-
-
-def _entries(incomplete: str) -> list[Path]:
-    folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _starting(names: Iterable[str], incomplete: str) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
 
 
 _logger = logging.getLogger("road_ray")

@@ -6,6 +6,7 @@ without a mark decides the result of a run: a run is not resumed with another va
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -64,10 +65,7 @@ def _checked(value: Any) -> Any:
     if isinstance(value, str | Path):
         refuse_secret(str(value))
     if isinstance(value, Path):
-        try:
-            return value.expanduser()
-        except RuntimeError:
-            raise ValueError(f"no home directory for {str(value)!r}") from None
+        return Path(os.path.expanduser(value))
     return value
 
 

@@ -113,7 +113,3 @@ def test_keys_of_sweeps_clusters_and_named_entries_are_explained(road):
     assert "sweep" in road("explain", "space.any.uniform").out
     assert "submit" in road("explain", "entry_cpus").out
     assert road("explain", "data.sets.mine.label", "finetune").code == 0
-
-
-def test_the_names_of_a_registry_are_allowed_values(road):
-    assert '"correctness"' in road("explain", "weighting.rule", "distill").out

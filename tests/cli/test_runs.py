@@ -139,13 +139,6 @@ def run_in(directory):
     return directory
 
 
-def test_a_page_is_written_and_named(road, tmp_path):
-    run = run_in(tmp_path / "run")
-    result = road("report", run)
-    assert (result.code, result.out.strip()) == (0, str(run / "report.html"))
-    assert (run / "report.html").read_text().startswith("<!doctype html>")
-
-
 def test_figures_for_a_paper(road, tmp_path):
     result = road(
         "report", run_in(tmp_path / "run"), "--format", "svg", "--output", tmp_path, "--json"

@@ -50,21 +50,16 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
     place = tmp_path / "sweep"
     tiny = ["data.root=miniature", "encoder.layers=1", f"data.shards={tmp_path / 'shards'}"]
-    result = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny).good()
+    line = ("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny)
+    result = road(*line).good()
     assert result.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
     assert "as measured here on three steps" in result.out
     assert "all trials  2 such runs: " in result.out
     assert "less, as asha stops some early" in result.out
-    assert not place.exists()
-
-
-def test_the_plan_of_a_sweep_is_that_of_all_its_runs(road, tmp_path):
-    (tmp_path / "mine.yaml").write_text(FILE)
-    options = ["--dry-run", "--json", "trials=12", "seeds=2", "max_concurrent=3"]
-    tiny = ["data.root=miniature", "encoder.layers=1", f"data.shards={tmp_path / 'shards'}"]
-    plan = json.loads(road("sweep", tmp_path / "mine.yaml", *options, *tiny).out)
+    plan = json.loads(road(*line, "--json", "trials=12", "seeds=2", "max_concurrent=3").out)
     assert plan["sweep"]["runs"] == 24
     assert plan["sweep"]["hours"] == pytest.approx(8 * plan["hours"])
+    assert not place.exists()
 
 
 def test_scripts_get_json(road, done):

@@ -46,15 +46,10 @@ def test_an_empty_file_is_an_empty_mapping(file: Path) -> None:
         assert read_yaml(file).values == {}
 
 
-def test_anchors_and_merge_keys_are_understood(file: Path) -> None:
-    file.write_text("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: *one\n")
-    assert read_yaml(file).values["b"] == {"x": 1, "y": 3}
-    assert read_yaml(file).values["c"] == {"x": 1, "y": 2}
-
-
-def test_an_anchor_may_be_set_anew(file: Path, recwarn: pytest.WarningsRecorder) -> None:
-    file.write_text("a: &x 1\nb: *x\nc: &x 2\nd: *x\n")
-    assert read_yaml(file).values == {"a": 1, "b": 1, "c": 2, "d": 2}
+def test_anchors_may_be_merged_and_set_anew(file: Path, recwarn: pytest.WarningsRecorder) -> None:
+    file.write_text("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: &one 2\nd: *one\n")
+    values = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": 2, "d": 2}
+    assert read_yaml(file).values == values
     assert not recwarn.list
 
 
@@ -73,8 +68,8 @@ _BOMB = ["l0: &l0 [lol]"] + [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" fo
             for tag in ("!!python/object:os.system", "!!python/name:os.system", "!mine")
         ),
         ("\n".join(_BOMB), "once its aliases are expanded"),
-        ("a: &a [*a]\n", "nested deeper"),
-        *(("a: " + "[" * depth + "]" * depth, "nested deeper") for depth in (60, 500)),
+        ("a: &a [*a]\n", "nested too deeply"),
+        ("a: " + "[" * 500 + "]" * 500, "nested too deeply"),
         ("a: 1\n" * 300_000, "too large"),
         ("a:\n\tb: 1\n", "fix: check quotes, colons and indentation; tabs"),
         ("a: 1\n\nb: [1, 2]]\n", "my.yaml:3  is not valid YAML"),

@@ -195,7 +195,7 @@ def small(monkeypatch):
 
 
 def rows(encoded):
-    return [(one.documents, one.tokens.tolist(), one.lengths.tolist()) for one in encoded]
+    return [(one.documents, one.rows.to_pylist()) for one in encoded]
 
 
 def test_without_an_address_it_is_this_machine(monkeypatch):

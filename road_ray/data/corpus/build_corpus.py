@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from road_ray.data.corpus.memory_mapped_corpus import (
     FORMAT,
@@ -30,7 +31,6 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     manifest_digest,
     tokenizer_digest,
 )
-from road_ray.data.examples import Ints
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
 from road_ray.system.files import is_abandoned, write_bytes_atomic
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _ROWS_PER_SHARD = 50_000
+# `first_segment` is the length of segment 0 of a row, special tokens included.
 _SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
 _LOG_EVERY_SECONDS = 30.0
 TokenIds: TypeAlias = "array[int]"  # of 32 bits
@@ -68,13 +69,11 @@ class Block(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Rows of a block, concatenated."""
+    """Rows of a block, in the columns of a shard."""
 
     part: int
     documents: int
-    tokens: Ints
-    lengths: Ints  # of each row
-    first_segments: Ints  # length of segment 0 in each row, special tokens included
+    rows: pa.RecordBatch
 
 
 def blocks_of(parts: Iterable[Iterable[str]]) -> Iterator[Block]:
@@ -128,13 +127,11 @@ class Encoder:
             for row, first in self.two_segments(list(islice(encoded, len(sentences))), rng):
                 rows.append(row)
                 firsts.append(first)
-        return Encoded(
-            part=block.part,
-            documents=len(block.documents),
-            tokens=np.frombuffer(b"".join(rows), dtype=np.int32),
-            lengths=np.array([len(row) for row in rows], dtype=np.int32),
-            first_segments=np.array(firsts, dtype=np.int32),
-        )
+        edges = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        tokens = np.frombuffer(b"".join(rows), dtype=np.int32)
+        column = pa.LargeListArray.from_arrays(pa.array(edges), pa.array(tokens))
+        made = pa.record_batch([column, pa.array(firsts, pa.int32())], schema=_SCHEMA)
+        return Encoded(block.part, len(block.documents), made)
 
     def two_segments(
         self, sentences: Iterable[Sequence[int]], rng: np.random.Generator
@@ -307,53 +304,40 @@ def _write_shards(encoded: Iterator[Encoded], write: Callable[[str, Any], None])
     sha256: dict[str, str] = {}
     sizes: dict[str, tuple[int, int]] = {}  # rows and bytes of each shard
     logged_at = time.monotonic()
-    for part, blocks in groupby(encoded, key=lambda block: block.part):
-        for number, shard in enumerate(_shards(blocks)):
-            edges = np.concatenate([[0], np.cumsum(shard.lengths, dtype=np.int64)])
-            tokens = pa.LargeListArray.from_arrays(pa.array(edges), pa.array(shard.tokens))
-            columns = [tokens, pa.array(shard.first_segments)]
+
+    def counted() -> Iterator[Encoded]:
+        for block in encoded:
+            total["documents"] += block.documents
+            yield block
+
+    for part, blocks in groupby(counted(), key=lambda block: block.part):
+        for number, shard in enumerate(_shards(block.rows for block in blocks)):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_file(sink, _SCHEMA) as writer:
-                writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+                writer.write_batch(shard)
             name, content = f"shard-{part:05d}-{number:05d}.arrow", sink.getvalue()
             write(name, content)
             sha256[name] = hashlib.sha256(content).hexdigest()
-            sizes[name] = len(shard.lengths), content.size
-            total["rows"] += len(shard.lengths)
-            total["tokens"] += len(shard.tokens)
-            total["documents"] += shard.documents
-            total["longest"] = max(total["longest"], int(shard.lengths.max()))
-            total["largest_id"] = max(total["largest_id"], int(shard.tokens.max()))
+            sizes[name] = shard.num_rows, content.size
+            column = shard.column("tokens")
+            tokens, longest = column.flatten(), pc.max(pc.list_value_length(column)).as_py()
+            total["rows"] += shard.num_rows
+            total["tokens"] += len(tokens)
+            total["longest"] = max(total["longest"], longest)
+            total["largest_id"] = max(total["largest_id"], pc.max(tokens).as_py())
             if time.monotonic() - logged_at > _LOG_EVERY_SECONDS:
                 _log.info("  %s rows so far", f"{total['rows']:,}")
                 logged_at = time.monotonic()
     return {**total, "shards": len(sizes), "sha256": sha256, "sizes": sizes}
 
 
-def _shards(blocks: Iterable[Encoded]) -> Iterator[Encoded]:
+def _shards(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part in shards of equal size; the last has the remaining rows."""
-    waiting: list[Encoded] = []
-    count = 0
+    waiting = _SCHEMA.empty_table()
     for block in blocks:
-        waiting.append(block)
-        count += len(block.lengths)
-        while count >= _ROWS_PER_SHARD:
-            shard, rest = _split(waiting, _ROWS_PER_SHARD)
-            yield shard
-            waiting, count = [rest], len(rest.lengths)
-    if count:
-        yield _split(waiting, count)[0]
-
-
-def _split(blocks: Sequence[Encoded], rows: int) -> tuple[Encoded, Encoded]:
-    """Return the first rows of several blocks, and the rest. Documents count with the first."""
-    part, documents = blocks[0].part, sum(block.documents for block in blocks)
-    tokens, lengths, firsts = (
-        np.concatenate([getattr(block, name) for block in blocks])
-        for name in ("tokens", "lengths", "first_segments")
-    )
-    end = int(lengths[:rows].sum(dtype=np.int64))
-    return (
-        Encoded(part, documents, tokens[:end], lengths[:rows], firsts[:rows]),
-        Encoded(part, 0, tokens[end:], lengths[rows:], firsts[rows:]),
-    )
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([block])])
+        while waiting.num_rows >= _ROWS_PER_SHARD:
+            yield pa.concat_batches(waiting.slice(0, _ROWS_PER_SHARD).to_batches())
+            waiting = waiting.slice(_ROWS_PER_SHARD)
+    if waiting.num_rows:
+        yield pa.concat_batches(waiting.to_batches())

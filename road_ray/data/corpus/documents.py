@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import TypeAlias
@@ -35,26 +34,17 @@ _LISTED_AT_ONCE = 16
 _PART_BYTES = 64 << 20  # the rows of a corpus depend on it
 
 
-@dataclass(frozen=True)
-class Part:
-    """Consecutive files of a corpus; iterating yields the documents.
-
-    Raises ``DataError`` for a file that has changed since it was listed.
+def _documents_of(listed: Sequence[tuple[TextFile, object]]) -> Iterator[str]:
+    """Yield the documents of files. Raises ``DataError`` for one whose state is another than when
+    it was listed.
     """
-
-    files: tuple[TextFile, ...]
-    states: tuple[object, ...]  # of the files when they were listed
-
-    def __iter__(self) -> Iterator[str]:
-        for file, listed in zip(self.files, self.states, strict=True):
-            for document in _documents(file):
-                if document.strip():
-                    yield document
-            if _state(file, now=True) != listed:
-                raise DataError(
-                    f"{file}: changed while it was read\n"
-                    "  fix: write text once, then read it; give what is still written another name"
-                )
+    for file, state in listed:
+        yield from filter(str.strip, _documents(file))
+        if _state(file, now=True) != state:
+            raise DataError(
+                f"{file}: changed while it was read\n"
+                "  fix: write text once, then read it; give what is still written another name"
+            )
 
 
 def _state(file: TextFile, *, now: bool = False) -> object:
@@ -90,8 +80,10 @@ class Documents:
             raise DataError(f"{place}: 0 documents\n  fix: point `corpus` at a file with text")
 
 
-def parts_of(files: Sequence[TextFile]) -> list[Part]:
-    """Return the files in parts of at least 64 MiB each, which depend on names and sizes only."""
+def parts_of(files: Sequence[TextFile]) -> list[Iterator[str]]:
+    """Return the documents of parts of at least 64 MiB of consecutive files each, which depend on
+    names and sizes only.
+    """
     groups: list[list[TextFile]] = [[]]
     size = 0
     for file in files:
@@ -100,7 +92,7 @@ def parts_of(files: Sequence[TextFile]) -> list[Part]:
         if size >= _PART_BYTES:
             groups.append([])
             size = 0
-    return [Part(tuple(group), tuple(map(_state, group))) for group in groups if group]
+    return [_documents_of([(file, _state(file)) for file in group]) for group in groups if group]
 
 
 def text_files(place: TextPlace) -> list[TextFile]:
@@ -136,16 +128,12 @@ def _with_text(place: str, candidates: Sequence[TextFile]) -> list[TextFile]:
     names = shorten(", ".join(others), 200) or "nothing"
     if files:
         if others:
-            _warn_once(f"{place}: {counted(len(others), 'file')} not read: {names}")
+            what, allowed = counted(len(others), "file"), ", ".join(TEXT_SUFFIXES)
+            _log.warning("%s: %s not read: %s\n  allowed: %s", place, what, names, allowed)
         return files
     raise DataError(
         f"{place}: no corpus file below it; found {names}; wanted {', '.join(TEXT_SUFFIXES)}"
     )
-
-
-@lru_cache
-def _warn_once(text: str) -> None:
-    _log.warning("%s\n  allowed: %s", text, ", ".join(TEXT_SUFFIXES))
 
 
 def shown(place: TextPlace) -> str:

@@ -103,14 +103,7 @@ def guess(
     columns = {name: _Column(name, of_column) for name, of_column in cells.items()}
     if not columns:
         raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
-    is_span = (
-        {"context", "question", "answers"} <= columns.keys()
-        and (
-            columns["answers"].form == "lists"  # of objects, which are text in a CSV
-            or all(text.lstrip()[:1] in ("{", "[") for text in columns["answers"].values)
-        )
-    )
-    if is_span and not chosen:
+    if {"context", "question", "answers"} <= columns.keys() and not chosen:
         reason = "task: answers in a context (span), by the columns context, question and answers"
         made = Guess(source, "span", {"kind": "span"}, [reason], min(_SPAN_LENGTH, limit))
     elif source.layout == "conll" or (_word_and_tag_columns(rows) and not chosen):
@@ -222,17 +215,13 @@ def _add_labels(made: Guess, place: str) -> None:
         entry["labels"] = tag_labels(counts)
     elif not isinstance(entry["label"], list):
         named = source.class_names.get(entry["label"])
-        if named is None:  # each in its most frequent spelling
-            first: dict[str, str] = {}
-            for value, _ in counts.most_common():
-                first.setdefault(plain_label(value), value.strip())
-            entry["labels"] = sorted_labels(first.values())
-            others = {v: label for v in counts if (label := first[plain_label(v)]) != v}
+        if named is None:  # each in its most frequent spelling, as the others are read too
+            spelled = {plain_label(value): value.strip() for value, _ in counts.most_common()[::-1]}
+            entry["labels"] = sorted_labels(spelled.values())
         else:
             entry["labels"] = [*named]
-            others = {str(number): name for number, name in enumerate(named)}
-        if others and (named is None or source.hub is None):  # else the rows have the names
-            entry["label_map"] = others
+            if source.hub is None:  # else the rows have the names
+                entry["label_map"] = {str(number): name for number, name in enumerate(named)}
         if not 2 <= len(entry["labels"]) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
             raise ConfigError(
                 f"{place}: column {entry['label']!r} has {seen} in {counts.total():,} rows, which "

@@ -29,7 +29,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 )
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import DataError
 from road_ray.system.files import staged_beside
 
 DOCUMENTS = [
@@ -206,12 +206,6 @@ def test_missing_special_tokens_are_told_before_any_text_is_read(tmp_path):
 
     with pytest.raises(DataError, match="mask_token"):
         build(tmp_path / "c", bare, unread())
-
-
-def test_a_place_that_cannot_be_written_is_told(tokenizer, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match=r"(?s)cannot be written.*fix"):
-        build(tmp_path / "file" / "c", tokenizer)
 
 
 @pytest.mark.parametrize(

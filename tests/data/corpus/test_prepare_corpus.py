@@ -39,12 +39,6 @@ def test_text_lies_below_the_root_or_where_it_is_said_to_be(data, tmp_path, monk
         corpus_text(data.model_copy(update={"root": None}))
 
 
-def test_a_wrong_path_names_the_nearest(data):
-    wrong = data.model_copy(update={"corpus": "text"})
-    with pytest.raises(DataError, match=r"text: no such file or directory; did you mean 'texts'\?"):
-        prepare_corpus(wrong)
-
-
 def test_shards_and_tokenizer_are_made_once(data):
     corpus, tokenizer = prepare_corpus(data)
     stamps = {p: p.stat().st_mtime_ns for p in Path(data.shards).rglob("*") if p.is_file()}

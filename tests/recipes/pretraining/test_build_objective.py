@@ -110,47 +110,42 @@ def test_every_option_of_the_configuration_belongs_to_an_objective():
     assert ObjectiveConfig.model_fields.keys() - {"name", "options"} <= known
 
 
-def with_bias(directory, place, name, value):
-    """Return a copy of a model directory in which one bias has a value of its own."""
-    shutil.copytree(directory, place)
+@pytest.mark.parametrize(
+    ("part", "bias", "chosen", "kept"),
+    [
+        (
+            ".",
+            "discriminator_predictions.dense_prediction.bias",
+            {},
+            ["discriminator_predictions"],
+        ),
+        (
+            "generator",
+            "generator_lm_head.bias",
+            {"objective__name": "mlm", "encoder__family": "init"},
+            ["generator_predictions", "generator_lm_head"],
+        ),
+    ],
+)
+def test_the_head_of_init_is_kept(attempt, pretrained, tmp_path, part, bias, chosen, kept):
+    place = tmp_path / "published"
+    shutil.copytree(pretrained.hf_dir / part, place)
+    for file in pretrained.hf_dir.glob("tokenizer*"):
+        shutil.copy(file, place)
     (place / "road_ray.json").unlink(missing_ok=True)
-    file = next(place.glob("model.safetensors"))
-    tensors = load_file(file)
-    tensors[name] = torch.full_like(tensors[name], value)
-    save_file(tensors, file, metadata={"format": "pt"})
-    return place
-
-
-def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
-    name = "discriminator_predictions.dense_prediction.bias"
-    place = with_bias(pretrained.hf_dir, tmp_path / "published", name, 7.0)
-    attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain").good()
-    assert "heads kept: discriminator_predictions; new: none" in caplog.text
+    tensors = load_file(place / "model.safetensors")
+    tensors[bias] = torch.full_like(tensors[bias], 7.0)
+    save_file(tensors, place / "model.safetensors", metadata={"format": "pt"})
+    attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, **chosen).good()
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
-    assert stored[name].item() == pytest.approx(7.0, abs=1e-3)
+    assert stored[bias].mean().item() == pytest.approx(7.0, abs=1e-3)
     rows = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
     [event] = [row for row in rows if row["kind"] == "initialized"]
-    assert (event["kept"], event["new"]) == (["discriminator_predictions"], [])
+    assert (event["kept"], event["new"]) == (kept, [])
 
 
-def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
-    attempt, pretrained, tmp_path, caplog
-):
-    name = "generator_lm_head.bias"
-    generator = pretrained.hf_dir / "generator"
-    whole = with_bias(generator, tmp_path / "published", name, 5.0)
-    for file in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(pretrained.hf_dir / file, whole / file)
-    size = json.loads((whole / "config.json").read_text())
-    same = {"encoder__layers": size["num_hidden_layers"]}
-    same |= {"encoder__heads": size["num_attention_heads"]}
-    for key in ("hidden_size", "intermediate_size", "embedding_size"):
-        same[f"encoder__{key}"] = size[key]
-    options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
-    attempt(init=whole, **options, **same).good()
-    stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
-    assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)
-    attempt("other", init=pretrained.hf_dir, console="plain", **options)
+def test_a_head_that_init_has_not_is_new_and_told(attempt, pretrained, caplog):
+    attempt(init=pretrained.hf_dir, objective__name="mlm", training__steps=1, console="plain")
     assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text
 
 

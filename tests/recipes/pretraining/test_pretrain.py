@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-import time
+from itertools import count
 
 import pytest
 
@@ -14,9 +14,8 @@ import road_ray as rr
 from road_ray.data.corpus import build_corpus
 from road_ray.errors import ConfigError, DataError, InterruptedRunError, ResourceError
 from road_ray.objectives.supervised import Supervised
-from road_ray.system import remote_files
+from road_ray.system.remote_files import Storage
 from road_ray.training.monitoring.metrics_journal import read_rows
-from tests.object_store import Line, object_store
 from tests.runs import weights
 
 
@@ -76,12 +75,6 @@ def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_p
 )
 def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, message):
     attempt(init=pretrained.directory, **{key: value}).refused(2, message)
-
-
-def test_a_corpus_that_is_not_there_is_told(attempt, monkeypatch):
-    monkeypatch.delenv("ROAD_DATA", raising=False)
-    attempt(data__corpus="no/such.txt").refused(3, "no/such.txt")
-    attempt(data__corpus="no/such.txt", data__root="hub").refused(2, "data.root")
 
 
 @pytest.mark.parametrize("key", ["init", "generator__init"])
@@ -159,65 +152,33 @@ def test_evaluating_nothing_is_refused(pretraining, tmp_path):
         rr.pretrain(overrides=pretraining | {"training.evaluate_every_steps": 2}, run_dir=tmp_path)
 
 
-STEPS = 24
-TRAINING = {"steps": STEPS, "save_every_steps": 2, "log_every_steps": 1}
-
-
-@pytest.fixture(scope="module")
-def line():
-    with object_store("texts") as host:
-        made = Line(host)
-        yield made
-        made.close()
-
-
-@pytest.fixture(scope="module")
-def training(line, pretraining, pretrained, tmp_path_factory):
-    """``training(name)``: the run of that name, whose shards are fetched through the line."""
-    root = tmp_path_factory.mktemp("runs")
-    settings = {
-        "data.shards": f"s3://texts/s?endpoint_override={line.host}&scheme=http&region=us-east-1",
+def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
+    pretraining, pretrained, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(build_corpus, "_ROWS_PER_SHARD", 40)
+    monkeypatch.setattr(build_corpus, "_BLOCK_CHARACTERS", 2000)
+    settings = pretraining | {
+        "data.shards": f"file://{tmp_path / 'shards'}",
         "data.tokenizer": pretrained.hf_dir,
         "data.shuffled_shards": 1,
+        **{"training.steps": 24, "training.save_every_steps": 2, "training.log_every_steps": 1},
     }
-    settings |= {f"training.{name}": n for name, n in TRAINING.items()}
 
-    def run(name):
-        own = {"run_dir": root / name, "data.shard_cache": root / f"{name} cache"}
-        return rr.pretrain(overrides=pretraining | settings | own)
+    def train(name):
+        own = {"run_dir": tmp_path / name, "data.shard_cache": tmp_path / f"{name} cache"}
+        return rr.pretrain(overrides=settings | own)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build_corpus, "_ROWS_PER_SHARD", 40)
-        patch.setattr(build_corpus, "_BLOCK_CHARACTERS", 2000)
-        yield run
+    def away(self, path, target, size):
+        if "gone" in target.name and next(calls) > 2:  # not for what the first run still fetches
+            raise ResourceError(f"{path}: cannot be read")
+        return download(self, path, target, size)
 
-
-@pytest.fixture(scope="module")
-def calm(training):
-    """The weights of a run whose line is whole; it builds the corpus."""
-    return weights(training("calm"))
-
-
-def test_a_line_that_is_cut_in_a_shard_costs_a_pause_only(training, calm, line):
-    line.cut_after(20_000)
-    assert weights(training("cut")) == calm
-    assert line.cuts == 1
-
-
-def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
-    training, calm, line, monkeypatch
-):
-    monkeypatch.setattr(remote_files, "_GIVE_UP_SECONDS", 2.0)
-    line.cut_after(40_000, down=True)
-    began = time.monotonic()
-    message = r"shard.*cannot be read at byte \d+(?s:.)*attempts in(?s:.)*fix(?s:.)*same command"
-    with pytest.raises(ResourceError, match=message):
-        training("gone")
-    assert time.monotonic() - began < 60
-    line.down = False
-    run = training("gone")
+    calm, download, calls = weights(train("calm")), Storage.download, count()
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "download", away)
+        with pytest.raises(ResourceError, match=r"shard.*cannot be read"):
+            train("gone")
+    run = train("gone")
     assert weights(run) == calm
-    assert [row["step"] for row in read_rows(run.directory / "metrics.jsonl")] == [
-        *range(1, STEPS + 1)
-    ]
+    assert [row["step"] for row in read_rows(run.directory / "metrics.jsonl")] == [*range(1, 25)]
     assert "resumed" in (run.directory / "events.jsonl").read_text()
