@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,22 +233,9 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
 
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
-    """Return the examples of a split below ``root``, or from the hub, with the task's names of
-    labels.
-    """
+    """Return the examples of a split below ``root``, or from the hub."""
     check_own_names(entry)
-    read, named = read_split(entry, root, split), cache(entry.named)
-    if entry.label_map:
-        read = [
-            replace(e, label=named(e.label))
-            if isinstance(e, TextExample) and e.label is not None
-            else e
-            for e in read
-        ]
-    if entry.language:
-        read = [
-            replace(e, language=entry.language) if isinstance(e, SpanExample) else e for e in read
-        ]
+    read = read_split(entry, root, split)
     if entry.dev_fraction is None or split == "test":
         return read
     held = held_out(read, entry.dev_fraction, entry.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.examples import NO_WINDOWS, Example, Ints, TextExample
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
-from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines, table_rows
+from road_ray.data.readers.tables import Rows, named_rows, numbered_lines, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -69,7 +69,7 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
             f"data.unlabelled with data.dataset = {dataset.name}: rows of tags cannot be unlabelled"
             "\n  allowed: tasks of classes, numbers, answers and choices"
         )
-    rows: Iterator[tuple[str, Row]]
+    rows: Rows
     if isinstance(task.kind, Span):
         gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
         rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in squad_rows(path))
@@ -85,7 +85,7 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
             lines = ((f"{path}:{n}", line.strip()) for n, line in numbered_lines(path))
             rows = ((where, {"text": line}) for where, line in lines if line)
     entry = replace(dataset, layout=layout, columns=columns)
-    examples = table_examples(Table(str(path), rows, columns), entry, "test")
+    examples = table_examples(str(path), rows, entry, "test")
     return [example.unlabelled() for example in examples]
 
 

@@ -45,10 +45,10 @@ def test_class_numbers_become_what_the_files_say():
     )  # fmt: skip
     cola = table(["unacceptable", "acceptable"], sentence=["a"], label=[1], idx=[0])
     assert hub_examples(dataset("cola"), cola) == [
-        TextExample("0", ("a",), "1", "hf://hub/train:1")
+        TextExample("0", ("a",), "acceptable", "hf://hub/train:1")
     ]
     assert hub_examples(dataset("qqp"), qqp) == [
-        TextExample("9", ("a", "b"), "1", "hf://hub/train:1")
+        TextExample("9", ("a", "b"), "same", "hf://hub/train:1")
     ]
     assert hub_examples(dataset("mnli"), nli) == [
         TextExample("0", ("a", "b"), "contradiction", "hf://hub/train:1"),
