@@ -23,7 +23,6 @@ from road_ray.data.readers.tables import (
     Rows,
     check_text,
     first_faults,
-    json_content,
     numbered_lines,
     read_document,
     suffix_of,
@@ -76,7 +75,7 @@ def squad_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 def articles_in(path: Path) -> list[Any]:
     """Return the articles of a file in SQuAD's JSON; empty for a table."""
-    content = json_content(path) if suffix_of(path) == ".json" and path.is_file() else None
+    content = read_document(path) if suffix_of(path) == ".json" and path.is_file() else None
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list) or not articles:
         return []

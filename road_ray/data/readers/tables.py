@@ -57,21 +57,18 @@ def parse_json_line(line: str, where: str) -> dict[str, object]:
 
 
 def read_document(path: Path) -> Any:
-    """Return the content of a JSON file, plain or compressed. Raises ``DataError`` with the
-    line.
+    """Return the content of a JSON file, plain or compressed; None if it has one object a line.
+    Raises ``DataError`` with the line.
     """
-    try:
-        with open_bytes(path) as file:
-            raw = file.read()
-    except UNREADABLE as error:
-        raise _unreadable(str(path), error) from error
-    return _parse_json(_decoded(raw.removeprefix(_BOM), str(path)), str(path))
+    return _parse_json("".join(line for _, line in numbered_lines(path, ends=True)), str(path))
 
 
 def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return None
         raise DataError(
             f"{where}: broken JSON: {error}; seen {shorten(text)!r}\n"
             "  fix: write the file again as JSON; in a .jsonl file, one object a line"
@@ -152,7 +149,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from table_rows(file)
         return
     suffix = suffix_of(path)
-    content = json_content(path) if suffix == ".json" else None
+    content = read_document(path) if suffix == ".json" else None
     if suffix == ".jsonl" or (suffix == ".json" and content is None):
         for number, line in numbered_lines(path):
             if line.strip():
@@ -261,19 +258,6 @@ def names_of_features(features: Mapping[str, Any] | None) -> dict[str, Sequence[
 def suffix_of(path: Path) -> str:
     """Return the suffix of a file in lower case, without that of its compression."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
-
-
-def json_content(path: Path) -> Any:
-    """Return the content of a JSON file; None if it has one object a line."""
-    try:
-        return read_document(path)
-    except DataError as error:
-        if (
-            isinstance(error.__cause__, json.JSONDecodeError)
-            and error.__cause__.msg == "Extra data"
-        ):
-            return None
-        raise
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
