@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_IS_LETTER = np.array([not chr(code).isspace() for code in range(0x3002)])  # no spaces beyond
 _ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
 
 
@@ -398,10 +397,10 @@ def without_spaces(text: str, offsets: Ints) -> Ints:
     """Return the offsets without the spaces at both ends of a token, which byte-level and Unigram
     tokenizers include or not, depending on the version.
     """
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    letters = _IS_LETTER[np.minimum(codes, 0x3001)]
-    before = np.concatenate([[0], np.cumsum(letters)])  # letters before each place
-    places = np.append(np.flatnonzero(letters), len(text))
-    first, last = before[offsets[:, 0]], before[offsets[:, 1]]
-    shown = np.stack([places[first], places[last - 1] + 1], 1).astype(np.int32)
-    return np.where((last > first)[:, None], shown, offsets)
+    shown = offsets.copy()
+    for row, (begin, end) in enumerate(offsets.tolist()):
+        part = text[begin:end]
+        if (letters := part.strip()) and letters != part:
+            begin += len(part) - len(part.lstrip())
+            shown[row] = begin, begin + len(letters)
+    return shown

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -181,23 +182,19 @@ def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bo
     Examples with one text (for spans: one context) stay together. Raises ``DataError`` if all have
     the same text.
     """
-    groups: dict[int, list[int]] = {}
-    for index, example in enumerate(examples):
-        groups.setdefault(_number_of(example), []).append(index)
-    if len(groups) < 2:
+    numbers = [_number_of(example) for example in examples]
+    rows_of = Counter(numbers)
+    if len(rows_of) < 2:
         raise DataError(
             f"data.sets.{name}: dev_fraction = {fraction}: all {len(examples)} rows have one text\n"
             "  fix: add rows with other texts, or name a file as dev"
         )
-    held = [False] * len(examples)
-    remaining = max(1, round(fraction * len(examples)))
-    for group in sorted(groups)[:-1]:
-        if remaining <= 0:
-            break
-        remaining -= len(groups[group])
-        for index in groups[group]:
-            held[index] = True
-    return held
+    held, remaining = set[int](), max(1, round(fraction * len(examples)))
+    for number in sorted(rows_of)[:-1]:
+        if remaining > 0:
+            held.add(number)
+            remaining -= rows_of[number]
+    return [number in held for number in numbers]
 
 
 def _number_of(example: Example) -> int:

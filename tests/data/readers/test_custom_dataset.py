@@ -437,7 +437,7 @@ def test_hidden_labels_of_a_test_split_and_other_spellings(sets_of, tmp_path):
     ("labels", "message"),
     [
         (["joy", "mirth"], r":1 label='mirth', allowed: joy, anger, fear"),
-        (["joy", "joy"], r":1 .*'joy' occurs twice"),
+        (["joy", "joy"], r":1 labels=\['joy', 'joy'\]: one label twice"),
         ("joy", r":1 labels='joy': no list of labels"),
         (3, r":1 labels='3': no list of labels"),
         ([["joy"]], r":1 .*no list of labels"),
