@@ -27,7 +27,6 @@ from road_ray.data.task_and_dataset import (
     Dataset,
     MultiLabel,
     Span,
-    Tag,
     Task,
     listed_labels,
 )
@@ -63,13 +62,8 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
 
     A table has the text columns of the data set, or ``text`` and ``text_pair``, or ``question`` and
     ``context``. A text file has one text a line. Raises ``DataError`` for a row without them and an
-    empty file, ``ConfigError`` for a task of tags.
+    empty file.
     """
-    if isinstance(task.kind, Tag):
-        raise ConfigError(
-            f"data.unlabelled with data.dataset = {dataset.name}: rows of tags cannot be unlabelled"
-            "\n  allowed: tasks of classes, numbers, answers and choices"
-        )
     rows: Rows
     if isinstance(task.kind, Span):
         gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
