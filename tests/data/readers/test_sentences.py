@@ -167,16 +167,6 @@ def test_hellaswag_as_published(tmp_path):
     assert (first.choices[1], first.answer, second.choices[0]) == ("it sails", 1, "sinks")
 
 
-def test_ones_own_table_names_question_and_choices(tmp_path):
-    path = tmp_path / "own.csv"
-    path.write_text("q,a,b,gold\nwho,me,you,B\nwhat,this,that,0\n")
-    found = read(path, "choices", Columns(("q", "a", "b"), label="gold"))
-    assert [(e.question, e.choices, e.answer) for e in found] == [
-        ("who", ("me", "you"), 1),
-        ("what", ("this", "that"), 0),
-    ]
-
-
 def test_questions_without_an_answer_are_dropped_and_counted_where_labels_are_needed(
     tmp_path, caplog
 ):
