@@ -42,7 +42,7 @@ def label_text(value: object) -> str:
 
 def listed_labels(text: str, where: str) -> list[str]:
     """Return the labels of a row of several, which is JSON of a list. Raises ``DataError`` for
-    another text and a label that is no text or number.
+    another text, a label that is no text or number, and a repeated one.
     """
     try:
         labels = json.loads(text)
@@ -54,7 +54,12 @@ def listed_labels(text: str, where: str) -> list[str]:
             '  allowed: a list such as ["a", "b"], also an empty one\n'
             "  fix: name the `separator` of labels in one text, or columns of 0 and 1 as `label`"
         )
-    return list(map(label_text, labels))
+    names = list(map(label_text, labels))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError(
+            f"{where} labels={text!r}: {twice[0]!r} occurs twice\n  fix: name every label once"
+        )
+    return names
 
 
 def number_in(text: str) -> float | None:
