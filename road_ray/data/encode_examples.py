@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -53,7 +52,6 @@ _log = logging.getLogger(__name__)
 LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where", "language")
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile)
 FORMAT = 8
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
@@ -181,54 +179,52 @@ def _choices(
 
 def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:
     """Return numbers or classes ``[N]``, or sets of labels ``[N, C]``; -100 for unknown ones."""
-    if isinstance(task.kind, Regress):
-        low, high = task.kind.low, task.kind.high
-        read = {e.label: number_in(e.label) for e in examples if e.label is not None}
-        numbers = {t: x if x is not None and low <= x <= high else None for t, x in read.items()}
-        allowed = f"a number from {low} to {high}"
-        _check_labels(examples, numbers, allowed, "correct the rows, or set `low` and `high`")
-        values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
-        return np.array(values, np.float32)
-    assert isinstance(task.kind, Classify | MultiLabel)
-    names = task.kind.labels
-    known = {name: index for index, name in enumerate(names)}
-    remedy = "correct `labels`, or the rows, or map the values of the file by `label_map`"
-    if isinstance(task.kind, MultiLabel):  # 1 for the labels of a row, 0 for others, [N, C]
-        sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
-        for row, example in zip(sets, examples, strict=True):
-            if example.label is None:
-                continue
-            own = listed_labels(example.label, example.where)
-            unknown, places = (
-                {*own} - known.keys(),
-                [known[label] for label in own if label in known],
-            )
-            if unknown or len({*places}) < len(places):
-                problem = f"label={min(unknown)!r}" if unknown else f"labels={own}: one label twice"
-                raise DataError(
-                    f"{example.where} {problem}, allowed: {', '.join(names)}\n"
-                    f"  fix: {remedy} in the data set's entry"
-                )
-            row[:] = 0
-            row[places] = 1
-        return sets
-    classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
-    mapped = [f"{v!r} = {name}" for v, name in dataset.label_map.items() if v != name]
-    _check_labels(examples, classes, ", ".join([*names, *mapped]), remedy)
-    numbered = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
-    return np.array(numbered, np.int64)
-
-
-def _check_labels(
-    examples: Sequence[TextExample], values: dict[str, Any], allowed: str, remedy: str
-) -> None:
-    wrong = [e for e in examples if e.label is not None and values[e.label] is None]
-    if wrong:
+    kind, remedy = task.kind, "correct `labels`, or the rows, or map the values by `label_map`"
+    if isinstance(kind, MultiLabel):
+        return _label_sets(examples, kind.labels, f"{remedy} in the data set's entry")
+    written = dict.fromkeys(e.label for e in examples if e.label is not None)
+    values: dict[str | None, float | None] = {None: UNKNOWN}
+    if isinstance(kind, Regress):
+        read = {text: number_in(text) for text in written}
+        inside = (
+            x if x is not None and kind.low <= x <= kind.high else None for x in read.values()
+        )
+        values |= zip(read, inside, strict=True)
+        allowed = f"a number from {kind.low} to {kind.high}"
+        remedy = "correct the rows, or set `low` and `high`"
+    else:
+        names = cast(Classify, kind).labels
+        known = {name: index for index, name in enumerate(names)}
+        values |= {label: known.get(label) for label in written}
+        mapped = [f"{v!r} = {name}" for v, name in dataset.label_map.items() if v != name]
+        allowed = ", ".join([*names, *mapped])
+    if wrong := [e for e in examples if values[e.label] is None]:
         others = f"; {len(wrong) - 1} more rows have one that is not" if wrong[1:] else ""
         raise DataError(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
             f"  fix: {remedy} in the data set's entry"
         )
+    dtype = np.float32 if isinstance(kind, Regress) else np.int64
+    return np.array([values[e.label] for e in examples], dtype)
+
+
+def _label_sets(
+    examples: Sequence[TextExample], names: Sequence[str], remedy: str
+) -> NDArray[np.int64]:
+    """Return 1 for the labels of a row and 0 for others ``[N, C]``; -100 for unknown ones."""
+    sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
+    for row, example in zip(sets, examples, strict=True):
+        if example.label is None:
+            continue
+        own = listed_labels(example.label, example.where)
+        unknown = {*own} - {*names}
+        if unknown or len({*own}) < len(own):
+            problem = f"label={min(unknown)!r}" if unknown else f"labels={own}: one label twice"
+            raise DataError(
+                f"{example.where} {problem}, allowed: {', '.join(names)}\n  fix: {remedy}"
+            )
+        row[:] = [name in own for name in names]
+    return sets
 
 
 def cache_key(
@@ -266,7 +262,7 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
         return Features(gold=gold, **parts)
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except _DAMAGED as error:
+    except Exception as error:  # numpy and zipfile raise many types
         _log.warning("%s is damaged (%s): features are encoded again", path, error)
     features = make()
     arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,27 +171,22 @@ def _custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset
 
 def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None:
     """Raise ``ConfigError`` unless a data set has the kind, the head and the labels of a task."""
-    custom_kind, kind = custom.new_task(task.name).kind, task.kind
-    if not isinstance(kind, type(custom_kind)):
-        problem = f"kind is {custom.kind}, {other} is of kind {type(kind).__name__}"
-        remedy = "fix: set kind, or name another task"
-    elif custom.head != task.head:
-        problem = f"head is {custom.head}, that of {other} is {task.head}"
-        remedy = "fix: give both the same, or name another task"
-    elif isinstance(kind, Classify | MultiLabel | Tag):
-        plain = str if isinstance(kind, Tag) else plain_label  # tags are read as they are
+    own = custom.new_task(task.name)
+    fits = isinstance(task.kind, type(own.kind)) and own.head == task.head
+    if fits and isinstance(task.kind, Classify | MultiLabel | Tag):
+        plain = str if isinstance(task.kind, Tag) else plain_label  # tags are read as they are
         named = set(map(plain, custom.labels)) or set(map(plain, custom.label_map.values()))
-        known = set(map(plain, kind.labels))
-        if named == known or (not custom.labels and named <= known):
-            return
-        problem = f"labels {sorted(named)}, those of {other} are {list(kind.labels)}"
-        remedy = "allowed: the same labels, in any order; label_map maps values of the file to them"
-    elif task.name in catalog.TASKS or custom_kind == kind:
-        return
-    else:
-        problem = f"{custom_kind}, {other} has {kind}"
-        remedy = "allowed: the same, for one head"
-    raise ConfigError(f"data.sets.{name}: {problem}\n  {remedy}")
+        known = set(map(plain, task.kind.labels))
+        fits = named == known or (not custom.labels and named <= known)
+    elif task.name not in catalog.TASKS:
+        fits = fits and own.kind == task.kind
+    if not fits:
+        raise ConfigError(
+            f"data.sets.{name}: {own.kind}, head {own.head}, label_map {custom.label_map}; {other} "
+            f"has {task.kind}, head {task.head}\n"
+            "  allowed: the same kind, head and labels, these in any order\n"
+            "  fix: correct the entry, map values of the file by label_map, or name another task"
+        )
 
 
 def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigError:
@@ -233,22 +228,9 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
 
 
 def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
-    """Return the examples of a split below ``root``, or from the hub, with the task's names of
-    labels.
-    """
+    """Return the examples of a split below ``root``, or from the hub."""
     check_own_names(entry)
-    read, named = read_split(entry, root, split), cache(entry.named)
-    if entry.label_map:
-        read = [
-            replace(e, label=named(e.label))
-            if isinstance(e, TextExample) and e.label is not None
-            else e
-            for e in read
-        ]
-    if entry.language:
-        read = [
-            replace(e, language=entry.language) if isinstance(e, SpanExample) else e for e in read
-        ]
+    read = read_split(entry, root, split)
     if entry.dev_fraction is None or split == "test":
         return read
     held = held_out(read, entry.dev_fraction, entry.name)
@@ -376,19 +358,24 @@ def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfi
     without labels. Raises ``ConfigError`` for a name of no rows, and rows of another kind.
     """
     entry, task = find_dataset(dataset, source)
+    if names and isinstance(task.kind, Tag):  # learnt by label only
+        raise ConfigError(
+            f"data.unlabelled with data.dataset = {dataset}: rows of tags cannot be unlabelled\n"
+            "  allowed: tasks of classes, numbers, answers and choices"
+        )
     found: list[Example] = []
     root = resolve_root(source.root) if names else None
     for name in names:
         file = unlabelled_file(name, root)
-        if name == REST:  # beyond ``max_rows``; tags are learnt by label only
+        if name == REST:  # beyond ``max_rows``
             examples = read_examples(entry, "train", root_of(entry.name, source))
             first = len(examples) if source.max_rows is None else source.max_rows
             chosen = row_order(len(examples))[first:][: source.max_unlabelled_rows]
-            if not len(chosen) or isinstance(task.kind, Tag):
+            if not len(chosen):
                 raise ConfigError(
                     f"data.unlabelled = {REST} with data.max_rows = {source.max_rows}: all "
                     f"{len(examples)} training examples of {entry.name} keep their labels\n"
-                    f"  allowed: fewer than {len(examples)}, and no data set of tags\n"
+                    f"  allowed: fewer than {len(examples)}\n"
                     "  fix: lower data.max_rows, or name other rows by data.unlabelled"
                 )
             rows = [examples[index] for index in np.sort(chosen)]
@@ -396,11 +383,11 @@ def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfi
             rows = read_unlabelled(file, entry, task)
         elif name in catalog.DATASETS or name in source.sets:
             other, its_task = find_dataset(name, source)
-            if type(its_task.kind) is not type(task.kind) or isinstance(task.kind, Tag):
+            if type(its_task.kind) is not type(task.kind):
                 raise ConfigError(
                     f"data.unlabelled: {name} is of kind {type(its_task.kind).__name__}, "
                     f"{entry.name} of kind {type(task.kind).__name__}\n"
-                    "  allowed: data sets of the same kind, but of tags, and files"
+                    "  allowed: data sets of the same kind, and files"
                 )
             rows = read_examples(other, "train", root_of(name, source))
         else:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -208,15 +208,13 @@ class Splits:
 class Columns:
     """Columns of text, label and id: names, or numbers for files without a header.
 
-    ``a|b`` is the first of the two names that the row has. ``tag_names`` maps tags of the file to
-    those of the task. A tuple of labels are columns of 0 and 1; ``separator`` is that of several
-    labels in one cell.
+    ``a|b`` is the first of the two names that the row has. A tuple of labels are columns of 0 and
+    1; ``separator`` is that of several labels in one cell.
     """
 
     text: tuple[str | int, ...]
     label: str | int | tuple[str, ...] | None = None
     id: str | int | None = None
-    tag_names: Mapping[str, str] = field(default_factory=dict, hash=False)
     separator: str | None = None
 
 

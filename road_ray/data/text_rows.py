@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.examples import UNKNOWN, Features, Ints, Longs, SpanExample, TagExample
+from road_ray.data.examples import UNKNOWN, Answer, Features, Ints, Longs, SpanExample, TagExample
 from road_ray.data.task_and_dataset import Dataset, Tag, Task
 from road_ray.errors import ConfigError, DataError
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_IS_LETTER = np.array([not chr(code).isspace() for code in range(0x3002)])  # no spaces beyond
 _ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
 
 
@@ -202,16 +201,6 @@ def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:
     return labels
 
 
-class _Windows(NamedTuple):
-    """Windows of one question, in order."""
-
-    encodings: list[Encoding]
-    begin: list[int]  # position of the first context token in each
-    start: list[int]  # number of that token within the context
-    length: list[int]  # context tokens
-    offsets: Ints  # [context tokens, 2] characters of each, without the spaces at its ends
-
-
 def encode_spans(
     examples: Sequence[SpanExample],
     dataset: Dataset,
@@ -234,88 +223,89 @@ def encode_spans(
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
     _check_limits(max_length_tokens, max_question_tokens, special)
-    made = RowsOfTokens(tokenizer, num_texts=2)
-    gold: list[tuple[int, int]] = []  # first and last token of the answer in each row
-    lost, bare, counts = [], 0, []
-    shown = [(np.zeros((0, 2), np.int32), np.zeros(0, np.bool_))]
+    none: dict[str, Any] = {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
+    if not train:
+        none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
+    made, parts = RowsOfTokens(tokenizer, num_texts=2), [none]
+    lost, bare = list[SpanExample](), 0
     for begin in range(0, len(examples), _ROWS_AT_A_TIME):
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
         questions = _cut(chunk, tokenizer, max_question_tokens, dataset.name)
         windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
-        for example, of in zip(chunk, windows, strict=True):
-            counts.append(len(of.encodings))
-            answer = _answer_tokens(example, of.offsets)
-            places = [_place(answer, *window) for window in zip(*of[1:4], strict=True)]
-            gold += places
-            bare += bool(example.answers) and answer is None
-            if answer is not None and not any(place != (0, 0) for place in places):
-                lost.append(example)
-            if not train:
-                shown.append(_shown(of))
-            made.add(of.encodings)
+        made.add([encoding for own, _ in windows for encoding in own])
+        part, has_tokens = _in_context(chunk, windows)
+        within = {*part["example"][part["places"].any(1)].tolist()}
+        bare += sum(bool(e.answers) and not has for e, has in zip(chunk, has_tokens, strict=True))
+        lost += [e for n, e in enumerate(chunk) if has_tokens[n] and n not in within]
+        part["example"] += begin
+        parts.append({name: part[name] for name in none})
     if bare:
         _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
     if train and lost:
         text = "%s: %d answers fit no window; trained as unanswerable. The first: %s, question %s"
         fix = "\n  fix: raise max_length_tokens"
         _log.warning(text + fix, dataset.name, len(lost), lost[0].where, lost[0].id)
-    offsets, most_context = (np.concatenate(values) for values in zip(*shown, strict=True))
-    starts, ends = np.array(gold, np.int64).reshape(-1, 2).T
+    rows: dict[str, Any] = {n: np.concatenate([part[n] for part in parts]) for n in none}
+    starts, ends = rows.pop("places").T
     return Features(
         dataset=dataset.name,
         task=dataset.task,
         gold={"start_positions": starts.copy(), "end_positions": ends.copy()},
-        example=np.repeat(np.arange(len(examples), dtype=np.int32), counts),
         max_length_tokens=max_length_tokens,
-        offsets=None if train else offsets,
-        max_context=None if train else most_context,
+        **rows,
         **made.fields(),
     )
 
 
-def _answer_tokens(example: SpanExample, offsets: Ints) -> tuple[int, int] | None:
-    """Return the first and the last token of the context that cover the first answer; None if there
-    is no answer, or if it holds no token.
-    """
-    if not example.answers or not len(offsets):
-        return None
-    begin = example.answers[0].start
-    end = begin + len(example.answers[0].text)
-    first = int(np.searchsorted(offsets[:, 1], begin, side="right"))
-    last = int(np.searchsorted(offsets[:, 0], end, side="left")) - 1
-    return (first, last) if first <= last else None
-
-
-def _place(answer: tuple[int, int] | None, begin: int, start: int, length: int) -> tuple[int, int]:
-    """Return the positions of the answer's tokens in a window; 0, 0 unless it has all of them."""
-    if answer is None or answer[0] < start or answer[1] >= start + length:
-        return 0, 0
-    return begin + answer[0] - start, begin + answer[1] - start
-
-
-def _shown(of: _Windows) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context.
+def _in_context(
+    examples: Sequence[SpanExample], windows: Sequence[tuple[list[Encoding], int]]
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    """Return ``example`` and ``places`` (of the first and the last token of the first answer; 0, 0
+    in a window without all of it) of each window, ``offsets`` and ``max_context`` of each token;
+    and True for each example whose answer has a token.
 
     The context of a token is the smaller number of tokens to its left or right, plus 0.01 for
     each token of the window; the window with most of it is marked, the first of equal ones.
     """
-    # Of each token of the context; a score for each window would grow with its square.
-    highest, best = np.full(len(of.offsets), -1, np.int64), np.zeros(len(of.offsets), int)
-    for rank, (start, length) in enumerate(zip(of.start, of.length, strict=True)):
-        inside = np.arange(length)
-        scores = 100 * np.minimum(inside, length - 1 - inside) + length  # in hundredths
-        better = start + inside[scores > highest[start + inside]]
-        highest[better], best[better] = scores[better - start], rank
-    rows, marks = [], []
-    for rank, encoding in enumerate(of.encodings):
-        count = max(len(encoding.ids), 1)  # a row without tokens gets one
-        offsets, most = np.full((count, 2), -1, np.int32), np.zeros(count, np.bool_)
-        row = slice(of.begin[rank], of.begin[rank] + of.length[rank])
-        source = slice(of.start[rank], of.start[rank] + of.length[rank])
-        offsets[row], most[row] = of.offsets[source], best[source] == rank
-        rows.append(offsets)
-        marks.append(most)
-    return np.concatenate(rows), np.concatenate(marks)
+    counts = [len(own) for own, _ in windows]
+    example = np.repeat(np.arange(len(windows), dtype=np.int32), counts)
+    starts = np.concatenate([step * np.arange(len(own)) for own, step in windows])
+    encodings = [encoding for own, _ in windows for encoding in own]
+    texts = [encoding.sequence_ids or [None] for encoding in encodings]  # a row has a token
+    begins = np.array([second_begins(of_row) for of_row in texts])
+    lengths = np.array([of_row.count(1) for of_row in texts])
+    # Of each token of a context: its window, its place there, and its number in the context.
+    row = np.repeat(np.arange(len(texts)), lengths)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    number = starts[row] + place
+    shown = [
+        without_spaces(examples[of].context, encoding.offsets[begin : begin + length])
+        for of, encoding, begin, length in zip(
+            example.tolist(), encodings, begins, lengths, strict=True
+        )
+    ]
+    characters = np.concatenate(shown)
+    answers = [e.answers[0] if e.answers else Answer("", 0) for e in examples]
+    spans = np.array([(answer.start, answer.start + len(answer.text)) for answer in answers])
+    begin, end = spans[example[row]].T
+    covers = np.flatnonzero((characters[:, 1] > begin) & (characters[:, 0] < end))
+    first, last = np.full(len(examples), len(row)), np.full(len(examples), -1)
+    np.minimum.at(first, example[row[covers]], number[covers])
+    np.maximum.at(last, example[row[covers]], number[covers])
+    has_all = (starts <= first[example]) & (last[example] < starts + lengths)
+    has_all &= last[example] >= 0
+    places = np.stack([first, last], 1)[example] + (begins - starts)[:, None]
+    of_rows = bounds_of(np.array([len(of_row) for of_row in texts], np.int64))
+    flat = (of_rows[:-1] + begins)[row] + place
+    offsets, most = np.full((of_rows[-1], 2), -1, np.int32), np.zeros(of_rows[-1], np.bool_)
+    offsets[flat] = characters
+    scores = 100 * np.minimum(place, lengths[row] - 1 - place) + lengths[row]  # in hundredths
+    token = example[row] * (len(row) + 1) + number  # the same in all windows
+    order = np.lexsort((row, -scores, token))
+    most[flat[order[np.diff(token[order], prepend=-1) != 0]]] = True
+    places = np.where(has_all[:, None], places, 0)
+    part = {"example": example, "places": places, "offsets": offsets, "max_context": most}
+    return part, last >= 0
 
 
 def _check_limits(max_length: int, max_question: int, num_special: int) -> None:
@@ -356,14 +346,15 @@ def _windows(
     tokenizer: PreTrainedTokenizerFast,
     room: int,
     stride: int,
-) -> list[_Windows]:
-    """Return the windows of questions in rows with ``room`` tokens beside special ones. One call of
-    the tokenizer serves the questions of equal length, whose windows have the same overlap.
+) -> list[tuple[list[Encoding], int]]:
+    """Return the windows of each question, and the tokens of the context from one to the next, in
+    rows with ``room`` tokens beside special ones. One call of the tokenizer serves the questions of
+    equal length, whose windows have the same overlap.
     """
     by_length: dict[int, list[int]] = defaultdict(list)
     for number, (_, length) in enumerate(questions):
         by_length[length].append(number)
-    windows: dict[int, _Windows] = {}
+    windows: list[tuple[list[Encoding], int]] = [([], 0)] * len(questions)
     special = tokenizer.num_special_tokens_to_add(pair=True)
     for length, numbers in by_length.items():
         step = min(stride, room - length)
@@ -377,31 +368,23 @@ def _windows(
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
         )
-        encodings = encoded.encodings or []
-        of_number: dict[int, list[Encoding]] = defaultdict(list)
-        for sample, encoding in zip(encoded["overflow_to_sample_mapping"], encodings, strict=True):
-            of_number[numbers[sample]].append(encoding)
-        for number, own in of_number.items():
-            texts = [encoding.sequence_ids for encoding in own]
-            begins, counts = list(map(second_begins, texts)), [of.count(1) for of in texts]
-            starts = [step * rank for rank in range(len(own))]
-            offsets = np.zeros((starts[-1] + counts[-1], 2), np.int32)
-            for encoding, begin, start, count in zip(own, begins, starts, counts, strict=True):
-                if count:
-                    offsets[start : start + count] = encoding.offsets[begin : begin + count]
-            offsets = without_spaces(examples[number].context, offsets)
-            windows[number] = _Windows(own, begins, starts, counts, offsets)
-    return [windows[number] for number in range(len(questions))]
+        for number in numbers:
+            windows[number] = ([], step)
+        of_rows = encoded["overflow_to_sample_mapping"]
+        for sample, encoding in zip(of_rows, encoded.encodings or [], strict=True):
+            windows[numbers[sample]][0].append(encoding)
+    return windows
 
 
-def without_spaces(text: str, offsets: Ints) -> Ints:
-    """Return the offsets without the spaces at both ends of a token, which byte-level and Unigram
-    tokenizers include or not, depending on the version.
+def without_spaces(text: str, offsets: Iterable[tuple[int, int]]) -> Ints:
+    """Return the offsets ``[tokens, 2]`` without the spaces at both ends of a token, which
+    byte-level and Unigram tokenizers include or not, depending on the version.
     """
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    letters = _IS_LETTER[np.minimum(codes, 0x3001)]
-    before = np.concatenate([[0], np.cumsum(letters)])  # letters before each place
-    places = np.append(np.flatnonzero(letters), len(text))
-    first, last = before[offsets[:, 0]], before[offsets[:, 1]]
-    shown = np.stack([places[first], places[last - 1] + 1], 1).astype(np.int32)
-    return np.where((last > first)[:, None], shown, offsets)
+    shown = []
+    for begin, end in offsets:
+        part = text[begin:end]
+        if letters := part.strip():
+            begin += len(part) - len(part.lstrip())
+            end = begin + len(letters)
+        shown.append((begin, end))
+    return np.array(shown, np.int32).reshape(-1, 2)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.examples import NO_WINDOWS, Example, Ints, TextExample
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
-from road_ray.data.readers.tables import Row, Table, named_rows, numbered_lines, table_rows
+from road_ray.data.readers.tables import Rows, named_rows, numbered_lines, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -26,7 +27,6 @@ from road_ray.data.task_and_dataset import (
     Dataset,
     MultiLabel,
     Span,
-    Tag,
     Task,
     listed_labels,
 )
@@ -62,14 +62,9 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
 
     A table has the text columns of the data set, or ``text`` and ``text_pair``, or ``question`` and
     ``context``. A text file has one text a line. Raises ``DataError`` for a row without them and an
-    empty file, ``ConfigError`` for a task of tags.
+    empty file.
     """
-    if isinstance(task.kind, Tag):
-        raise ConfigError(
-            f"data.unlabelled with data.dataset = {dataset.name}: rows of tags cannot be unlabelled"
-            "\n  allowed: tasks of classes, numbers, answers and choices"
-        )
-    rows: Iterator[tuple[str, Row]]
+    rows: Rows
     if isinstance(task.kind, Span):
         gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
         rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in squad_rows(path))
@@ -85,7 +80,7 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
             lines = ((f"{path}:{n}", line.strip()) for n, line in numbered_lines(path))
             rows = ((where, {"text": line}) for where, line in lines if line)
     entry = replace(dataset, layout=layout, columns=columns)
-    examples = table_examples(Table(str(path), rows, columns), entry, "test")
+    examples = table_examples(str(path), rows, entry, "test")
     return [example.unlabelled() for example in examples]
 
 
@@ -181,23 +176,19 @@ def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bo
     Examples with one text (for spans: one context) stay together. Raises ``DataError`` if all have
     the same text.
     """
-    groups: dict[int, list[int]] = {}
-    for index, example in enumerate(examples):
-        groups.setdefault(_number_of(example), []).append(index)
-    if len(groups) < 2:
+    numbers = [_number_of(example) for example in examples]
+    rows_of = Counter(numbers)
+    if len(rows_of) < 2:
         raise DataError(
             f"data.sets.{name}: dev_fraction = {fraction}: all {len(examples)} rows have one text\n"
             "  fix: add rows with other texts, or name a file as dev"
         )
-    held = [False] * len(examples)
-    remaining = max(1, round(fraction * len(examples)))
-    for group in sorted(groups)[:-1]:
-        if remaining <= 0:
-            break
-        remaining -= len(groups[group])
-        for index in groups[group]:
-            held[index] = True
-    return held
+    held, remaining = set[int](), max(1, round(fraction * len(examples)))
+    for number in sorted(rows_of)[:-1]:
+        if remaining > 0:
+            held.add(number)
+            remaining -= rows_of[number]
+    return [number in held for number in numbers]
 
 
 def _number_of(example: Example) -> int:

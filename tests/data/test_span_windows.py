@@ -96,11 +96,6 @@ def test_gold_covers_the_answer_in_any_script(letters):
         assert gold == ([touched[0], touched[-1]] if touched else [0, 0])
 
 
-def test_a_row_without_room_for_the_context_is_refused(letters):
-    with pytest.raises(ConfigError, match="max_length_tokens = 20"):
-        encode_spans([ask("a")], dataset("squad_v2"), letters, train=True, max_length_tokens=20)
-
-
 def bert_windows(tokens, room, stride):
     """google bert, run_squad.py: the doc-stride loop and _check_is_max_context, token by token."""
     spans, start = [], 0

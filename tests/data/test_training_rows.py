@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import UNKNOWN, ChoiceExample, SpanExample, TagExample, TextExample
-from road_ray.data.load_split import find_dataset, load_split
+from road_ray.data.load_split import find_dataset, load_split, read_unlabelled_rows
 from road_ray.data.training_rows import fold_of, read_unlabelled, row_folds
 from road_ray.errors import ConfigError, DataError
 from tests.row_files import write_rows
@@ -106,11 +105,10 @@ def test_what_cannot_be_taught_is_refused_by_name(train, tmp_path, dataset, name
         train(dataset, name)
 
 
-def test_tags_are_refused(tmp_path):
-    from road_ray.data.catalog import dataset
-
+@pytest.mark.parametrize("name", ["rest", "conll2003", "a.jsonl"])
+def test_tags_are_refused(world, name):
     with pytest.raises(ConfigError, match="rows of tags cannot be unlabelled"):
-        read_unlabelled(tmp_path / "a.jsonl", dataset("conll2003"), task("ner"))
+        read_unlabelled_rows([name], "conll2003", SourceConfig(root=str(world)))
 
 
 def text(*texts):

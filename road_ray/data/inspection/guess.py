@@ -22,7 +22,7 @@ from road_ray.data.readers.conll import TAG, word_and_tag
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.sentences import MARKS
-from road_ray.data.readers.tables import Table, missing_columns
+from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import Columns, label_text, number_in, plain_label
 from road_ray.errors import ConfigError, DataError
 
@@ -194,7 +194,7 @@ def _add_labels(made: Guess, place: str) -> None:
     dataset = CustomDataset(**entry, train=place).dataset(source.name)
     counts: Counter[str] = Counter()
     for rows in (source.rows[split] for split in ("train", "dev") if split in source.rows):
-        examples = table_examples(Table(place, rows, dataset.columns), dataset, "train")
+        examples = table_examples(place, rows, dataset, "train")
         counts += label_counts(examples, made.kind)
     seen = _shown_values(counts)
     if made.kind == "regress":

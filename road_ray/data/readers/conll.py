@@ -18,14 +18,14 @@ from road_ray.data.examples import TagExample
 from road_ray.data.readers.tables import (
     NESTED,
     Row,
-    Table,
+    Rows,
     check_text,
     missing_columns,
     named_rows,
     numbered_lines,
     suffix_of,
 )
-from road_ray.data.task_and_dataset import Columns
+from road_ray.data.task_and_dataset import Columns, Dataset
 from road_ray.errors import DataError, shorten
 
 TAG = re.compile(r"O|[BI]|[BIESUL]-\S+")
@@ -35,16 +35,16 @@ _DOCUMENT = "-DOCSTART-"
 _HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
 
 
-def tagged_sentences(table: Table) -> list[TagExample]:
+def tagged_sentences(rows: Rows, dataset: Dataset, labelled: bool) -> list[TagExample]:
     """Return the sentences of rows with a list of words and a list of tags.
 
     A table without a tag has sentences without tags, unless they need some. Raises ``DataError``
     for a tag without ``O``, ``B-`` or ``I-``, and for a table that mixes IOB1 and IOB2.
     """
-    words, tags = word_and_tag(table.columns)
-    names, labelled = table.columns.tag_names, table.labelled
+    words, tags = word_and_tag(dataset.columns)
+    names = dataset.label_map
     examples: list[TagExample] = []
-    for number, (where, row) in enumerate(table.rows):
+    for number, (where, row) in enumerate(rows):
         if missing := [name for name in (words, *([tags] if labelled else [])) if name not in row]:
             raise DataError(missing_columns(where, missing, list(row)))
         of_row = row.get(tags)

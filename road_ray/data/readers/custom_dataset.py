@@ -284,9 +284,7 @@ class CustomDataset(Config):
             task=self.task_name(name),
             layout=(not reader and self.layout) or _LAYOUTS.get(self.kind, "table"),
             folder="",
-            columns=Columns(
-                text, label, self.id, self.label_map if self.kind == "tag" else {}, self.separator
-            ),
+            columns=Columns(text, label, self.id, self.separator),
             splits=splits,
             metrics=metrics or _METRICS.get(self.kind, ("accuracy",)),
             hub=hub,

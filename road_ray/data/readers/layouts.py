@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from road_ray.data.readers.conll import conll_rows, tagged_sentences
 from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
 from road_ray.data.readers.tables import (
     Row,
-    Table,
+    Rows,
     check_text,
     first_faults,
-    hub_table,
+    hub_rows,
     missing_columns,
     named_rows,
 )
@@ -89,13 +89,13 @@ CHOICES: dict[str, Callable[[Row, Columns], tuple[str, list[Any], Any]]] = {
 }
 
 
-def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
+def choice_questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[ChoiceExample]:
     """Yield the questions of a table. Raises ``DataError`` for a missing choice, and an answer that
     is not one of the choices; unless rows need labels, a number below 0 hides the answer.
     """
-    columns = table.columns
-    for number, (where, row) in enumerate(table.rows):
-        question, choices, answer = CHOICES[layout](row, columns)
+    columns, read = dataset.columns, CHOICES[dataset.layout]
+    for number, (where, row) in enumerate(rows):
+        question, choices, answer = read(row, columns)
         for place, choice in enumerate(choices):
             if not isinstance(choice, str) or not choice.strip():
                 raise DataError(
@@ -107,7 +107,7 @@ def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
             number_or_letter = str(ord(number_or_letter.upper()) - ord("A"))
         known = number_or_letter in map(str, range(len(choices)))
         label = int(number_or_letter) if known else None
-        hidden = answer in (None, "") or (not table.labelled and below_zero(str(answer)))
+        hidden = answer in (None, "") or (not labelled and below_zero(str(answer)))
         if label is None and not hidden:
             raise DataError(
                 f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"
@@ -119,15 +119,14 @@ def choice_questions(layout: str, table: Table) -> Iterator[ChoiceExample]:
         yield ChoiceExample(name, check_text(question, where, "question"), texts, label, where)
 
 
-Rows = Iterator[tuple[str, Row]]
-
-
 @dataclass(frozen=True)
 class Layout:
-    """Functions of one layout. ``form`` shows it in messages; empty: columns of the entry."""
+    """Functions of one layout, of which the bool says that rows need labels. ``form`` shows it in
+    messages; empty: columns of the entry.
+    """
 
-    rows: Callable[[Path, Columns, bool], Rows]  # bool: rows need labels
-    examples: Callable[[Table], Iterable[Example]]
+    rows: Callable[[Path, Columns, bool], Rows]
+    examples: Callable[[Rows, Dataset, bool], Iterable[Example]]
     from_hub: Callable[[Row, str], Row] | None = None
     form: str = ""
 
@@ -148,7 +147,7 @@ LAYOUTS: dict[str, Layout] = {
     "quac": Layout(_by_path(squad.quac_rows), _SPANS, form=squad.QUAC_FORM),
     "qasrl": Layout(_by_path(squad.qasrl_rows), _SPANS),
     "zre": Layout(_by_path(squad.zre_rows), _SPANS, squad.zre_from_hub),
-    **{name: Layout(_by_path(named_rows), partial(choice_questions, name)) for name in CHOICES},
+    **dict.fromkeys(CHOICES, Layout(_by_path(named_rows), choice_questions)),
 }
 
 
@@ -162,7 +161,11 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
     """
     layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
     if root is None:
-        return table_examples(hub_table(dataset, split, layout.from_hub), dataset, split)
+        rows: Rows = hub_rows(dataset, split)
+        if convert := layout.from_hub:
+            rows = ((where, convert(row, where)) for where, row in rows)
+        columns = (dataset.hub and dataset.hub.columns) or dataset.columns
+        return table_examples(dataset.name, rows, replace(dataset, columns=columns), split)
     examples: list[Example] = []
     for name, path in zip(names, found_paths(dataset, root, split), strict=True):
         if path is None:
@@ -183,7 +186,7 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
             rows = layout.rows(path, columns, split != "test")
         else:
             rows = own_rows(dataset.reader, path)
-        examples += table_examples(Table(str(path), rows, columns), dataset, split)
+        examples += table_examples(str(path), rows, replace(dataset, columns=columns), split)
     return examples
 
 
@@ -212,23 +215,23 @@ def own_rows(reader: str, path: Path) -> Iterator[tuple[str, Row]]:
         ) from error
 
 
-def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
-    """Return the examples of one table.
+def table_examples(name: str, rows: Rows, dataset: Dataset, split: str) -> list[Example]:
+    """Return the examples of a file, or of a split of the hub, with the task's names of labels.
 
     Rows without a label are dropped with a warning where labels are needed; in a test split a label
     that is empty, or below 0 where no label is, is None. Raises ``DataError`` with the place of a
     row in another layout, for repeated ids, and if no row is left.
     """
     layout, labelled = LAYOUTS[dataset.layout], split != "test"
-    last: tuple[str, Row] = (table.name, {})
+    last: tuple[str, Row] = (name, {})
 
-    def rows() -> Iterator[tuple[str, Row]]:
+    def noted() -> Iterator[tuple[str, Row]]:
         nonlocal last
-        for last in table.rows:  # noqa: UP028 - the handler below names it
+        for last in rows:  # noqa: UP028 - the handler below names it
             yield last
 
     try:
-        examples = list(layout.examples(replace(table, rows=rows(), labelled=labelled)))
+        examples = list(layout.examples(noted(), dataset, labelled))
     except _MISFITS as error:
         where, row = last
         if isinstance(error, KeyError) and row and not layout.form:
@@ -245,34 +248,40 @@ def table_examples(table: Table, dataset: Dataset, split: str) -> list[Example]:
         first.setdefault(example.id, example.where)
     if repeats:
         raise DataError(
-            f"{table.name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
+            f"{name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
             "  fix: remove the copies; predictions are keyed by id"
         )
-    found = (_with_label(example, dataset, labelled) for example in examples)
+    named = cache(dataset.named if dataset.label_map else str)
+    found = (_with_label(example, dataset, named, labelled) for example in examples)
     usable = [example for example in found if example is not None]
     if not usable:
         raise DataError(
-            f"{table.name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
+            f"{name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
             "  fix: download or write the file again, or omit this split from the entry"
         )
     if len(usable) < len(examples):
-        _log.warning("%s: dropped %d rows without a label", table.name, len(examples) - len(usable))
+        _log.warning("%s: dropped %d rows without a label", name, len(examples) - len(usable))
     return usable
 
 
-def _with_label(example: Example, dataset: Dataset, needed: bool) -> Example | None:
-    """Return a row, without its label if that is hidden; None if it has none and one is needed, or
-    the annotators did not agree.
+def _with_label(
+    example: Example, dataset: Dataset, named: Callable[[str], str], needed: bool
+) -> Example | None:
+    """Return a row with the task's name of its label, without one that is hidden; None if it has
+    none and one is needed, or the annotators did not agree.
     """
     if isinstance(example, ChoiceExample):
         return None if needed and example.answer is None else example
-    if not isinstance(example, TextExample) or example.label in dataset.label_map:
+    if not isinstance(example, TextExample):
         return example
     label = example.label
-    if label == _NO_LABEL or (needed and not label and dataset.columns.label is not None):
-        return None
-    below = label is not None and not dataset.negative_labels and below_zero(label)
-    return replace(example, label=None) if not needed and (label == "" or below) else example
+    if label not in dataset.label_map:
+        if label == _NO_LABEL or (needed and not label and dataset.columns.label is not None):
+            return None
+        below = label is not None and not dataset.negative_labels and below_zero(label)
+        if not needed and (label == "" or below):
+            label = None
+    return replace(example, label=None if label is None else named(label))
 
 
 def found_paths(dataset: Dataset, root: Path, split: str) -> list[Path | None]:

@@ -15,7 +15,7 @@ from typing import Any
 from road_ray.data.examples import TextExample
 from road_ray.data.readers.tables import (
     Row,
-    Table,
+    Rows,
     check_text,
     first_faults,
     missing_columns,
@@ -23,7 +23,7 @@ from road_ray.data.readers.tables import (
     read_document,
     refuse_repeated_columns,
 )
-from road_ray.data.task_and_dataset import Columns, label_text
+from road_ray.data.task_and_dataset import Columns, Dataset, label_text
 from road_ray.errors import DataError, shorten
 
 # QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
@@ -32,16 +32,16 @@ _MAX_RAGGED_FRACTION = 1e-3
 _log = logging.getLogger(__name__)
 
 
-def sentences(table: Table) -> Iterator[TextExample]:
+def sentences(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[TextExample]:
     """Yield the rows of a table. Raises ``DataError`` for a missing column; that of the label may
     be missing unless rows need it.
     """
-    names, found = None, table.columns
+    names, found = None, dataset.columns
     label: object
-    for number, (where, row) in enumerate(table.rows):
+    for number, (where, row) in enumerate(rows):
         if row.keys() != names:  # in a table: the first row
             names = row.keys()
-            found = _columns_in(row, table, where)
+            found = _columns_in(row, dataset.columns, labelled, where)
         if isinstance(found.label, tuple):
             label = _marked(found.label, row, where)
         else:
@@ -53,9 +53,8 @@ def sentences(table: Table) -> Iterator[TextExample]:
         yield TextExample(id, texts, None if label is None else label_text(label), where)
 
 
-def _columns_in(row: Row, table: Table, where: str) -> Columns:
+def _columns_in(row: Row, columns: Columns, labelled: bool, where: str) -> Columns:
     """Return the columns with every ``a|b`` replaced by the first of the two in the row."""
-    columns = table.columns
 
     def first(name: str | int | tuple[str, ...] | None) -> Any:
         options = name.split("|") if isinstance(name, str) else [name]
@@ -64,7 +63,7 @@ def _columns_in(row: Row, table: Table, where: str) -> Columns:
     text, label, id = tuple(map(first, columns.text)), first(columns.label), first(columns.id)
     found = Columns(text, label, id, separator=columns.separator)
     labels = found.label if isinstance(found.label, tuple) else [found.label]
-    required = [*found.text, found.id, *(labels if table.labelled else [])]
+    required = [*found.text, found.id, *(labels if labelled else [])]
     if missing := [name for name in required if name is not None and name not in row]:
         raise DataError(missing_columns(where, missing, list(row)))
     return found

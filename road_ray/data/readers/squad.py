@@ -20,15 +20,15 @@ from typing import Any
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.data.readers.tables import (
     Row,
-    Table,
+    Rows,
     check_text,
     first_faults,
-    json_content,
     numbered_lines,
     read_document,
     suffix_of,
     table_rows,
 )
+from road_ray.data.task_and_dataset import Dataset
 from road_ray.errors import DataError, shorten
 
 # An offset that was counted before a cleaning step is off by a few characters. Farther away the
@@ -75,47 +75,44 @@ def squad_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 def articles_in(path: Path) -> list[Any]:
     """Return the articles of a file in SQuAD's JSON; empty for a table."""
-    content = json_content(path) if suffix_of(path) == ".json" and path.is_file() else None
+    content = read_document(path) if suffix_of(path) == ".json" and path.is_file() else None
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list) or not articles:
         return []
     return articles if isinstance(articles[0], dict) and "paragraphs" in articles[0] else []
 
 
-def questions(table: Table) -> Iterator[SpanExample]:
+def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
     """Yield the questions of flat rows; a row without ``id`` gets its number from 0.
 
     A question without ``answers``, or with an empty one, is unanswerable; in a test split one
-    without that key is unlabelled. Answers of a question with ``is_impossible: true`` are dropped
-    with a warning. An answer that is not at its offset is
-    moved, with a warning, to its nearest occurrence within 64 characters that is no part of a
-    longer word. Other answers, and questions that have no others, are dropped with a warning.
-    Raises ``DataError`` that lists them if these are most of the questions.
+    without that key is unlabelled. An answer that is not at its offset is moved, with a warning, to
+    its nearest occurrence within 64 characters that is no part of a longer word. Other answers,
+    those of a question with ``is_impossible: true``, and questions that have no others, are dropped
+    with a warning. Raises ``DataError`` that lists them if these are most of the questions.
     """
     errors: list[str] = []
     moved: list[str] = []
-    contradictory: list[str] = []
     usable = unusable = 0
-    for number, (where, row) in enumerate(table.rows):
+    for number, (where, row) in enumerate(rows):
         answers = [a for a in flat_answers(row.get("answers"), where) if not _is_none(a)]
-        if row.get("is_impossible") and answers:
-            contradictory.append(where)
-            answers = []
-        context = check_text(row["context"], where, "context")
+        context, impossible = check_text(row["context"], where, "context"), row.get("is_impossible")
         found: list[Answer] = []
         for answer in answers:
             text, start = answer.get("text"), answer.get("answer_start")
             place = _place(context, text, start)
-            if place is None:
+            if impossible:
+                errors.append(f"{where} says is_impossible: true but has the answer {text!r}")
+            elif place is None:
                 errors.append(f"{where} answer_start={start!r}: {text!r} is not there")
-                continue
-            if place != start:
-                moved.append(f"{where} answer_start={start} -> {place}: {text!r}")
-            found.append(Answer(str(text), place))
-        without = row.get("is_impossible") is False and "answers" in row and not answers
+            else:
+                if place != start:
+                    moved.append(f"{where} answer_start={start} -> {place}: {text!r}")
+                found.append(Answer(str(text), place))
+        without = impossible is False and "answers" in row and not answers
         if without:
             errors.append(f"{where} says is_impossible: false but has no answers")
-        if without or (answers and not found):
+        if without or (answers and not found and not impossible):
             unusable += 1
             continue
         usable += 1
@@ -127,21 +124,22 @@ def questions(table: Table) -> Iterator[SpanExample]:
             where=where,
             labels=row.get("further", ()),
             history=row.get("history", ()),
-            labelled=table.labelled or row.get("answers") is not None,
+            labelled=labelled or row.get("answers") is not None,
             references=row.get("references", ()),
+            language=dataset.language,
         )
     if unusable > usable:
         raise DataError(
-            f"{table.name}: {len(errors)} answers cannot be used\n  {first_faults(errors)}\n"
+            f"data set {dataset.name!r}: {len(errors)} answers cannot be used\n"
+            f"  {first_faults(errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
     for faults, what in (
         (errors, f"dropped %d answers that cannot be used, and {unusable} questions"),
         (moved, "moved %d answers to where they stand"),
-        (contradictory, "dropped the answers of %d questions with is_impossible: true"),
     ):
         if faults:
-            _log.warning(f"%s: {what}: %s", table.name, len(faults), first_faults(faults))
+            _log.warning(f"%s: {what}: %s", dataset.name, len(faults), first_faults(faults))
 
 
 def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:

@@ -14,12 +14,11 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from road_ray.data.task_and_dataset import Columns, Dataset, Hub
+from road_ray.data.task_and_dataset import Dataset, Hub
 from road_ray.errors import ConfigError, DataError, ResourceError, nearest, shorten
 from road_ray.system.files import UNREADABLE, ReadableFile, open_bytes
 
@@ -58,21 +57,18 @@ def parse_json_line(line: str, where: str) -> dict[str, object]:
 
 
 def read_document(path: Path) -> Any:
-    """Return the content of a JSON file, plain or compressed. Raises ``DataError`` with the
-    line.
+    """Return the content of a JSON file, plain or compressed; None if it has one object a line.
+    Raises ``DataError`` with the line.
     """
-    try:
-        with open_bytes(path) as file:
-            raw = file.read()
-    except UNREADABLE as error:
-        raise _unreadable(str(path), error) from error
-    return _parse_json(_decoded(raw.removeprefix(_BOM), str(path)), str(path))
+    return _parse_json("".join(line for _, line in numbered_lines(path, ends=True)), str(path))
 
 
 def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return None
         raise DataError(
             f"{where}: broken JSON: {error}; seen {shorten(text)!r}\n"
             "  fix: write the file again as JSON; in a .jsonl file, one object a line"
@@ -107,23 +103,12 @@ def _unreadable(where: str, error: Exception) -> DataError | ResourceError:
 NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
 TABLES = (".csv", ".tsv", *NESTED)
 Row = Mapping[Any, Any]  # by names of columns, or numbers in a file without a header
+Rows = Iterable[tuple[str, Row]]  # each with its place
 _LISTED = 5  # faults that a message shows
 _HUB_SPLITS = {"dev": "validation"}
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(sys.maxsize)  # the module's own limit of 131,072 characters is too low
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of one file, or of one split of the hub, each with its place; ``name`` is for messages.
-    ``columns`` has the columns of text, label and id in these rows, which need labels or not.
-    """
-
-    name: str
-    rows: Iterable[tuple[str, Row]]
-    columns: Columns
-    labelled: bool = True
 
 
 def named_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -164,7 +149,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from table_rows(file)
         return
     suffix = suffix_of(path)
-    content = json_content(path) if suffix == ".json" else None
+    content = read_document(path) if suffix == ".json" else None
     if suffix == ".jsonl" or (suffix == ".json" and content is None):
         for number, line in numbered_lines(path):
             if line.strip():
@@ -275,19 +260,6 @@ def suffix_of(path: Path) -> str:
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
-def json_content(path: Path) -> Any:
-    """Return the content of a JSON file; None if it has one object a line."""
-    try:
-        return read_document(path)
-    except DataError as error:
-        if (
-            isinstance(error.__cause__, json.JSONDecodeError)
-            and error.__cause__.msg == "Extra data"
-        ):
-            return None
-        raise
-
-
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     delimiter = "\t"
     if suffix_of(path) == ".csv":  # whichever gives its first line the most columns
@@ -334,12 +306,9 @@ def _quotes_are_letters(path: Path) -> bool:
     return is_open and len(counts) == 1
 
 
-def hub_table(
-    dataset: Dataset, split: str, convert: Callable[[Row, str], Row] | None = None
-) -> Table:
-    """Return the table of a split of the Hugging Face hub or its local cache, with names of
-    classes, but for numbers that are labels of the files; ``convert`` turns a row into that of a
-    file.
+def hub_rows(dataset: Dataset, split: str) -> Iterator[tuple[str, Row]]:
+    """Return the rows of a split of the Hugging Face hub or its local cache, with names of classes,
+    but for numbers that are labels of the files.
     """
     hub = dataset.hub
     if hub is None:
@@ -362,12 +331,8 @@ def hub_table(
             f"not be loaded from the hub: {type(error).__name__}: {error}\n"
             f"  fix: check the network, or {remedy}"
         ) from error
-    name = f"hf://{hub.path}/{part}"
     mapped = {value for value, label in dataset.label_map.items() if value != label}
-    placed = placed_rows(rows, name, mapped)
-    if convert is not None:
-        placed = ((where, convert(row, where)) for where, row in placed)
-    return Table(name, placed, hub.columns or dataset.columns)
+    return placed_rows(rows, f"hf://{hub.path}/{part}", mapped)
 
 
 def placed_rows(rows: Any, name: str, numbers: Collection[str] = ()) -> Iterator[tuple[str, Row]]:

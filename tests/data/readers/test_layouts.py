@@ -116,10 +116,10 @@ def test_an_unknown_split_is_named(tmp_path):
     [
         ({"labels": ["0", "1"]}, ["1", None, None]),
         ({"labels": ["-1", "1"]}, ["1", None, "-1"]),
-        ({"labels": ["no", "yes"], "label_map": {"-1": "no", "1": "yes"}}, ["1", None, "-1"]),
+        ({"labels": ["no", "yes"], "label_map": {"-1": "no", "1": "yes"}}, ["yes", None, "no"]),
         ({"kind": "regress", "high": 5}, ["1", None, None]),
         ({"kind": "regress", "low": -1}, ["1", None, "-1"]),
-        ({"labels": ["no", "1"], "label_map": {"": "no"}}, ["1", "", None]),
+        ({"labels": ["no", "1"], "label_map": {"": "no"}}, ["1", "no", None]),
     ],
 )
 def test_hidden_labels_of_a_test_file_are_none(tmp_path, own, labels):
@@ -128,7 +128,8 @@ def test_hidden_labels_of_a_test_file_are_none(tmp_path, own, labels):
     entry, _ = find_dataset("mine", SourceConfig(sets={"mine": CustomDataset(**keys, **own)}))
     assert [e.label for e in read_split(entry, tmp_path, "test")] == labels
     train = [e.label for e in read_split(entry, tmp_path, "train")]
-    assert train == ["1", *([""] if "" in entry.label_map else []), "-1"]
+    named = entry.label_map.get
+    assert train == [named("1", "1"), *(["no"] if "" in entry.label_map else []), named("-1", "-1")]
 
 
 def test_a_wrong_path_names_the_nearest_file(tmp_path):

@@ -64,7 +64,8 @@ def test_no_answers_means_unanswerable_and_plausible_answers_are_not_gold(file):
 def test_answers_of_an_impossible_question_are_dropped_and_counted(file, caplog):
     (example,) = read_squad(write(file, question("q1", ("Ulm", 15), is_impossible=True)))
     assert example.answers == ()
-    assert "dropped the answers of 1 questions with is_impossible" in caplog.text
+    assert "dropped 1 answers that cannot be used, and 0 questions" in caplog.text
+    assert "question 'q1' says is_impossible: true but has the answer 'Ulm'" in caplog.text
 
 
 @pytest.mark.parametrize("start", [14, -1])
