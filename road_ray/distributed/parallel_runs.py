@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
-from road_ray.errors import ClusterError, ConfigError, InterruptedRunError, RoadError
+from road_ray.errors import ClusterError, InterruptedRunError, RoadError
 from road_ray.training.run_context import RunContext, StopRequest
 
 _log = logging.getLogger(__name__)
@@ -36,11 +36,11 @@ def run_all(
     Parallel runs get a ``RunContext`` of their own, which stop requests to this process and to
     ``context`` reach.
 
-    ``after`` has, for every config, the numbers of those that must have ended before it; it is not
-    run if one of them failed. With ``return_errors`` a run that fails, with whatever exception,
-    does not end the others: a ``RoadError`` stands in the place of its result and is logged at
-    once. A stop is raised. Without, the first error is raised; that of parallel runs when all have
-    ended. Raises ``ClusterError`` when no node has room for a parallel run.
+    ``after`` has, for every config, the numbers of earlier ones that must have ended before it; it
+    is not run if one of them failed. With ``return_errors`` a run that fails, with whatever
+    exception, does not end the others: a ``RoadError`` stands in the place of its result and is
+    logged at once. A stop is raised. Without, the first error is raised; that of parallel runs when
+    all have ended. Raises ``ClusterError`` when no node has room for a parallel run.
     """
     after = after or [()] * len(configs)
     if settings.max_concurrent:
@@ -53,28 +53,16 @@ def run_all(
                 raise result
         return ended
     results: dict[int, Any] = {}
-    for number in _in_order(after):
+    for number, config in enumerate(configs):
         results[number] = _not_run(number, results, configs, after)
         try:
-            results[number] = results[number] or function(configs[number], context=context)
+            results[number] = results[number] or function(config, context=context)
         except Exception as error:
             if isinstance(error, InterruptedRunError) or not return_errors:
                 raise
             results[number] = failed_run(error)
-            _tell(results[number], number, configs[number])
-    return [results[number] for number in range(len(configs))]
-
-
-def _in_order(after: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Yield all numbers, each after those that it needs."""
-    done: set[int] = set()
-    while len(done) < len(after):
-        ready = [n for n, needed in enumerate(after) if n not in done and done.issuperset(needed)]
-        if not ready:
-            waiting = sorted(set(range(len(after))) - done)
-            raise ConfigError(f"a cycle: jobs {waiting} wait for each other\n  nothing was started")
-        done.add(ready[0])
-        yield ready[0]
+            _tell(results[number], number, config)
+    return [*results.values()]
 
 
 def _not_run(
@@ -99,9 +87,6 @@ class NotRunError(RoadError):
     def __init__(self, message: str, cause: RoadError) -> None:
         super().__init__(message)
         self.cause = cause
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NotRunError, (str(self), self.cause)
 
 
 def failed_run(error: Exception) -> RoadError:
@@ -132,7 +117,9 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
         except Exception as error:
             return failed_run(error)
 
-    def in_thread(config: object) -> Any:
+    def in_thread(config: object, *needed: object) -> Any:
+        if any(isinstance(result, RoadError) for result in needed):
+            return None  # the driver tells why
         # While the main thread of a task waits for an answer (of a teacher), Ray lends its CPUs to
         # another task, and two runs share them. Other threads keep theirs.
         task_context = RunContext()
@@ -163,41 +150,34 @@ def _results(
     """
     import ray
 
+    refs: list[Any] = []
+    for number, config in enumerate(configs):  # Ray starts a task when those it needs have ended
+        named = task.options(name=task_name(number, config))
+        refs.append(named.remote(config, *(refs[needed] for needed in after[number])))
     results: dict[int, Any] = {}
-    running: dict[object, int] = {}  # tasks without a result
-    waiting, count, stopping = [*_in_order(after)], len(configs), False
+    running, stopping = {ref: number for number, ref in enumerate(refs)}, False
     try:
         with StopRequest() as request:
-            while len(results) < count:
-                for number in [n for n in waiting if results.keys() >= {*after[n]}]:
-                    waiting.remove(number)
-                    if error := _not_run(number, results, configs, after):
-                        results[number] = error
-                    else:
-                        named = task.options(name=task_name(number, configs[number]))
-                        running[named.remote(configs[number])] = number
-                for ref in ray.wait([*running], timeout=_POLL_SECONDS)[0] if running else ():
+            while running:
+                next_ones = [ref for ref, n in running.items() if results.keys() >= {*after[n]}]
+                for ref in ray.wait(next_ones, timeout=_POLL_SECONDS)[0]:
                     number = running.pop(ref)
-                    results[number] = result = _result_of(ref)
-                    if isinstance(result, RoadError) and not isinstance(
-                        result, InterruptedRunError
-                    ):
+                    result = _not_run(number, results, configs, after) or _result_of(ref)
+                    results[number] = result
+                    name = task_name(number, configs[number])
+                    if not isinstance(result, RoadError):
+                        _log.info("%s has ended, %d of %d", name, len(results), len(configs))
+                    elif not isinstance(result, NotRunError | InterruptedRunError):
                         _tell(result, number, configs[number])
-                    elif count > 1:
-                        name = task_name(number, configs[number])
-                        _log.info("%s has ended, %d of %d", name, len(results), count)
                 if not stopping and (request.requested or context.stop.is_set()):
                     stopping = True
                     _log.warning("stopping after the step in progress; repeat to stop at once")
                     for ref in running:
                         ray.cancel(ref)
-                    for number in waiting:
-                        results[number] = InterruptedRunError(f"run {number} was not started")
-                    waiting.clear()
     finally:
         for ref in running:  # never one that has answered: Ray 2.60 aborts this process
             ray.cancel(ref)
-    return [results[number] for number in range(count)]
+    return [results[number] for number in range(len(configs))]
 
 
 def _result_of(ref: object) -> Any:
