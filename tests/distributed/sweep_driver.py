@@ -94,7 +94,7 @@ def cluster(place: str) -> Iterator[None]:
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.driver import StageDemand, search
+    from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.search_config import SearchConfig
     from tests.distributed import sweep_driver
 
@@ -105,8 +105,7 @@ def main(directory: str, place: str, kind: str = "") -> None:
     config = load(SearchConfig, base={"metric": "m", "space": {"x": {"uniform": [0, 1]}}} | how)
     trial = sweep_driver.run_nested if nested else sweep_driver.run
     at = Path(directory)
-    demand = (StageDemand(),) if nested else ()
-    search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)
+    search(config, "s", at, trial, connected=lambda: cluster(place), nested=nested)
 
 
 if __name__ == "__main__":
