@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
-from road_ray.errors import ClusterError, InterruptedRunError, RoadError
+from road_ray.errors import ClusterError, InterruptedRunError, RoadError, first_line
 from road_ray.training.run_context import RunContext, StopRequest
 
 _log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ def _result_of(ref: object) -> Any:
         return failed_run(error)
     except RayError as error:
         return ClusterError(
-            f"the process of a run died: {str(error).strip().splitlines()[0]}\n"
+            f"the process of a run died: {first_line(error)}\n"
             "  fix: if its machine was out of memory, lower max_concurrent; the same command "
             "resumes\n  kept: the checkpoints"
         )

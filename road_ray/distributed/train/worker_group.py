@@ -44,7 +44,7 @@ from road_ray.distributed.connection import (
 )
 from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
-from road_ray.errors import ClusterError, RoadError
+from road_ray.errors import ClusterError, RoadError, first_line
 from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker
@@ -276,9 +276,8 @@ def _user_error(error: Exception) -> Exception:
     deaths = [failure for failure in failures if isinstance(failure, RayActorError)]
     if not deaths:
         return error
-    cause = (str(deaths[0]).strip().splitlines() or ["no message"])[0]
     return ClusterError(
-        f"workers died again and again, and got no further: {cause}\n"
+        f"workers died again and again, and got no further: {first_line(deaths[0])}\n"
         f"  was it for memory? then: {REMEDY}\n"
         "  kept: the checkpoints; the same command resumes from the newest"
     )
