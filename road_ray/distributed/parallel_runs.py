@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
+from road_ray.distributed.connection import connected, driver_environment, environment_for_workers
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError, first_line
 from road_ray.training.run_context import RunContext, StopRequest
 
@@ -108,7 +107,7 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
     from road_ray.distributed.room import room
 
     room("run", 1, {"CPU": 1.0, "GPU": num_gpus})
-    directory, variables = os.getcwd(), variables_for_workers()
+    environment = environment_for_workers()
 
     def run(config: object, task_context: RunContext) -> Any:
         torch.set_num_threads(1)
@@ -123,7 +122,7 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
         # While the main thread of a task waits for an answer (of a teacher), Ray lends its CPUs to
         # another task, and two runs share them. Other threads keep theirs.
         task_context = RunContext()
-        with driver_environment(directory, variables), ThreadPoolExecutor(1) as thread:
+        with driver_environment(environment), ThreadPoolExecutor(1) as thread:
             result = thread.submit(run, config, task_context)
             try:
                 while not result.done():

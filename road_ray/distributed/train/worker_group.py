@@ -39,8 +39,8 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from road_ray import errors
 from road_ray.distributed.connection import (
     driver_environment,
+    environment_for_workers,
     temporary_variables,
-    variables_for_workers,
 )
 from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
@@ -88,7 +88,7 @@ def fit_worker_group(
         "main": main,
         "config": config,
         "extra": tuple(extra),
-        "environment": (os.getcwd(), variables_for_workers()),
+        "environment": environment_for_workers(),
         "messages": messages,
         "report_rows": context.on_row is not None,
     }
@@ -251,7 +251,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     context = RunContext(
         on_row=on_row, preempted=lambda: ray.train.get_preemption_info() is not None
     )
-    with driver_environment(*settings["environment"]), messages.reach(context):
+    with driver_environment(settings["environment"]), messages.reach(context):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])

@@ -103,7 +103,6 @@ def _tune(
         run=run,
         directory=directory.resolve(),
         metric=config.metric[0],
-        place=os.getcwd(),
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )

@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from road_ray.distributed.connection import driver_environment, variables_for_workers
+from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.errors import DivergedError, RoadError
 from road_ray.system.files import write_json_atomic
 
@@ -140,10 +140,9 @@ class Work:
     run: Run
     directory: Path  # of the sweep
     metric: str
-    place: str  # working directory of the command
     threads: int = 1
     timeout_seconds: float | None = None
-    variables: Mapping[str, str] = field(default_factory=variables_for_workers)  # of the command
+    environment: tuple[str, Mapping[str, str]] = field(default_factory=environment_for_workers)
 
 
 def perform(config: Mapping[str, Any], work: Work) -> None:
@@ -151,7 +150,7 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
     import torch
     from ray import tune
 
-    with driver_environment(work.place, work.variables):
+    with driver_environment(work.environment):
         hold_trial_lock(work.directory)
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
