@@ -76,16 +76,12 @@ def _not_run(
         if isinstance(error, NotRunError):
             return error
         if isinstance(error, RoadError):
-            return NotRunError(f"{task_name(needed, configs[needed])} failed: {error}", error)
+            return NotRunError(f"{task_name(needed, configs[needed])} failed: {error}")
     return None
 
 
 class NotRunError(RoadError):
-    """A run that needs another one which failed with ``cause``."""
-
-    def __init__(self, message: str, cause: RoadError) -> None:
-        super().__init__(message)
-        self.cause = cause
+    """A run that needs another one which failed."""
 
 
 def failed_run(error: Exception) -> RoadError:

@@ -105,9 +105,9 @@ def run_experiment(
         write_report(directory)
         lines = [f"{arm}, seed {n}: {first_line(error)}" for (arm, n), error in errors.items()]
         listed, first = "\n    ".join(lines), next(iter(errors.values()))
-        cause = first.cause if isinstance(first, NotRunError) else first
+        causes = [x for x in runs if isinstance(x, RoadError) and not isinstance(x, NotRunError)]
         # Errors of configurations are made of problems, not of a message.
-        kind = ConfigError if isinstance(cause, ConfigError) else type(cause)
+        kind = ConfigError if isinstance(causes[0], ConfigError) else type(causes[0])
         raise kind(
             f"{len(errors)} of {len(outcomes)} runs of {directory} failed:\n    {listed}\n"
             f"  the first: {first}\n"

@@ -23,7 +23,7 @@ from optuna.trial import TrialState
 from road_ray.distributed.room import room, scale_up_seconds
 from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, Work, perform
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.study import open_study, records_of, reports_of_ended
+from road_ray.distributed.tune.study import open_study, records_of
 from road_ray.errors import ResourceError
 from road_ray.system.operating_system import lock_exclusively
 
@@ -51,19 +51,18 @@ def search(
     config: SearchConfig,
     name: str,
     directory: Path,
-    run: Run,
+    started: Callable[[], AbstractContextManager[Run]],
     *,
-    connected: Callable[[], AbstractContextManager[object]],
     changed: Callable[[Record], None] = lambda record: None,
     nested: bool = False,
 ) -> list[Record]:
     """Run trials until the budget is spent, and return the records of all trials, earlier starts
     included.
 
-    ``run(directory, params, on_report)`` runs one trial, ``changed(record)`` is called for each
-    that starts or ends. ``nested`` trials start processes of their own, which reserve what they
-    need: one such trial runs at a time unless ``max_concurrent`` is given. The caller holds the
-    lock of the directory.
+    ``started()`` connects to Ray and gives the function that runs one trial, ``changed(record)`` is
+    called for each that starts or ends. ``nested`` trials start processes of their own, which
+    reserve what they need: one such trial runs at a time unless ``max_concurrent`` is given. The
+    caller holds the lock of the directory.
     """
     study = open_study(config, name, directory)
     for record in records_of(study):
@@ -74,7 +73,7 @@ def search(
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if running or not searcher.spent():
         wait_for_trials(directory)
-        with connected():
+        with started() as run:
             _tune(study, config, directory, run, searcher, nested)
     return records_of(study)
 
@@ -117,7 +116,7 @@ def _tune(
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=scheduler(config, reports_of_ended(study)),
+            scheduler=scheduler(config, [t for t in study.trials if t.state.is_finished()]),
             num_samples=-1,
             max_concurrent_trials=config.max_concurrent or (1 if nested else None),
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time

@@ -45,7 +45,7 @@ STATES = {
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
-_TOTAL = "total_steps"  # attribute of a trial
+TOTAL = "total_steps"  # attribute of a trial
 _ATTRIBUTES = (  # fields of a record for which Optuna has no field
     *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
     *("origin", "retry_of"),
@@ -249,21 +249,9 @@ def tell_report(study: optuna.Study, number: int, report: Report) -> None:
     if report.step in frozen.intermediate_values:  # a trial that went back to its checkpoint
         return
     trial = optuna.Trial(study, frozen._trial_id)
-    if _TOTAL not in frozen.user_attrs:
-        trial.set_user_attr(_TOTAL, report.total)
+    if TOTAL not in frozen.user_attrs:
+        trial.set_user_attr(TOTAL, report.total)
     trial.report(report.value, report.step)
-
-
-def reports_of_ended(study: optuna.Study) -> dict[int, list[Report]]:
-    """Return the intermediate metrics of the trials that have ended, by their number."""
-    return {
-        trial.number: [
-            Report(step, trial.user_attrs[_TOTAL], value)
-            for step, value in sorted(trial.intermediate_values.items())
-        ]
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state.is_finished()
-    }
 
 
 def find_trial(study: optuna.Study, number: int) -> FrozenTrial:

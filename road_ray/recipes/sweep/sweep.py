@@ -68,29 +68,20 @@ def run(config: SweepConfig) -> Sweep:
     """
     nested = check_sources(config)
     prepare_address(config.address)
-    directory, trial = config.directory, TrialRunner(config)
+    directory = config.directory
 
     @contextmanager
-    def with_teachers() -> Iterator[None]:
+    def started() -> Iterator[TrialRunner]:
         address = connected(config.address, dashboard=nested)
         with address, teachers_of_trials(config) as pool:
-            trial.teachers[:] = [] if pool is None else [pool]
-            yield
+            yield TrialRunner(config, pool)
 
     with lock_run_directory(directory):
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))
         changed = _printed(config) if config.console == "plain" else lambda record: None
-        trials = search(
-            config,
-            config.name,
-            directory,
-            trial,
-            connected=with_teachers,
-            changed=changed,
-            nested=nested,
-        )
+        trials = search(config, config.name, directory, started, changed=changed, nested=nested)
         done = Sweep(directory, config, trials)
         if config.keep == "best":
             _remove_models(done)

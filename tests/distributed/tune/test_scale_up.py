@@ -69,7 +69,7 @@ def test_one_trial_waits_for_a_machine_at_a_time(cluster, tmp_path, monkeypatch)
             (tmp_path / "three").touch()
 
     sweep = config(trials=6, cpus_per_trial=2)  # of four cores
-    trial, heard = until_three_are_drawn, {"connected": nullcontext, "changed": changed}
-    records = search(sweep, "s", tmp_path, trial, **heard)
+    trial = nullcontext(until_three_are_drawn)
+    records = search(sweep, "s", tmp_path, lambda: trial, changed=changed)
     assert [record.state for record in records] == ["complete"] * 6
     assert most == 3
