@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from road_ray.data.corpus.build_corpus import Block, Encoded, Encoder, Encoding, encoded_blocks
 from road_ray.distributed.connection import address_of, connected, is_joined
-from road_ray.errors import ClusterError, RoadError
+from road_ray.errors import ClusterError, RoadError, first_line
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -132,7 +132,7 @@ def _no_answer(actors: str) -> Iterator[None]:
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from error
         raise ClusterError(
-            f"{actors} did not answer: {(str(error).splitlines() or [type(error).__name__])[0]}\n"
+            f"{actors} did not answer: {first_line(error)}\n"
             f"  allowed: a start within {_START_SECONDS:g} s, an answer within {_ITEM_SECONDS:g} "
             f"s; what an actor died of is tried {_RETRIES + 1} times, an actor {_RESTARTS + 1} "
             "times\n  fix: check memory and log of the cluster, then repeat the command\n"

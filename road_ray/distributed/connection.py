@@ -147,21 +147,22 @@ def _require_answer(address: str) -> None:
         raise ConnectionError(f"nothing answers there ({error})") from error
 
 
-def variables_for_workers() -> dict[str, str]:
-    """Return the environment variables of this process for ``driver_environment``."""
-    return {name: os.environ[name] for name in _SHARED_WITH_WORKERS if name in os.environ}
+def environment_for_workers() -> tuple[str, dict[str, str]]:
+    """Return working directory and variables of this process for ``driver_environment``."""
+    shared = [name for name in _SHARED_WITH_WORKERS if name in os.environ]
+    return os.getcwd(), {name: os.environ[name] for name in shared}
 
 
 @contextmanager
-def driver_environment(directory: str, variables: Mapping[str, str]) -> Iterator[None]:
+def driver_environment(environment: tuple[str, Mapping[str, str]]) -> Iterator[None]:
     """Give this worker process the driver's working directory, if it exists here, and in the body
-    the driver's ``variables``, so that a configuration means the same in both. Variables that the
+    the driver's variables, so that a configuration means the same in both. Variables that the
     driver does not have stay as they are.
 
     Entered once a task, before its run: on a running cluster, Ray starts workers in a directory of
     its own and with the environment of their machine, and one process may run several tasks.
     """
-
+    directory, variables = environment
     if Path(directory).is_dir():
         os.chdir(directory)
     with temporary_variables(variables):

@@ -29,7 +29,7 @@ from road_ray.config import Config, load
 from road_ray.config.secrets import masked, redact
 from road_ray.distributed.connection import accepts_anonymous, refuse_open, require_token
 from road_ray.distributed.room import SCALE_UP_VARIABLE
-from road_ray.errors import ClusterError, ConfigError, nearest
+from road_ray.errors import ClusterError, ConfigError, did_you_mean
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -87,39 +87,33 @@ def load_profile(cluster: str) -> Profile:
     """
     if cluster.startswith(("http://", "https://")):
         return load(Profile, base={"address": cluster})
+    return load(Profile, path=cluster_files(cluster)[-1])
+
+
+def cluster_files(cluster: str) -> list[Path]:
+    """Return the files of a cluster: Ray's or KubeRay's own, if there is one, and the profile
+    beside it.
+
+    Raises ``ConfigError`` with the nearest name if there is none.
+    """
     path = Path(cluster).expanduser()
     for place in (path, SHIPPED / cluster, SHIPPED.parent / cluster):
-        profile = place.with_name(place.name.removesuffix(_ENDING).removesuffix(".yaml") + _ENDING)
+        name = place.name.removesuffix(_ENDING).removesuffix(".yaml")
+        file, profile = place.with_name(f"{name}.yaml"), place.with_name(f"{name}{_ENDING}")
         if profile.is_file():
-            return load(Profile, path=profile)
+            return [file, profile] if file.is_file() else [profile]
     if path.is_file():
         raise ConfigError(
             f"{path}: has no settings for submitting jobs\n"
             f"  fix: put {path.name.removesuffix('.yaml')}{_ENDING} beside it, with at least "
             "`address: http://127.0.0.1:8265`"
         )
-    raise _unknown(cluster, ", a file, or http://host:port of a dashboard\n  nothing was sent")
-
-
-def cluster_files(cluster: str) -> list[Path]:
-    """Return the files of a shipped cluster: Ray's or KubeRay's own, and the profile beside it.
-
-    Raises ``ConfigError`` with the nearest name if there is none.
-    """
-    name = cluster.removeprefix("clusters/").removesuffix(".yaml")
-    places = [SHIPPED / f"{name}.yaml", SHIPPED / f"{name}{_ENDING}"]
-    if paths := [place for place in places if place.is_file()]:
-        return paths
-    raise _unknown(name)
-
-
-def _unknown(cluster: str, more: str = "") -> ConfigError:
     names = shipped_clusters()
-    near = nearest(Path(cluster).name.removesuffix(".yaml"), names)
-    return ConfigError(
+    raise ConfigError(
         f"--cluster {cluster}: no shipped cluster or file of that name"
-        + (f"; did you mean {near!r}?" if near else "")
-        + f"\n  allowed: {', '.join(names)}{more}"
+        f"{did_you_mean(path.name.removesuffix('.yaml'), names)}\n"
+        f"  allowed: {', '.join(names)}, a file, or http://host:port of a dashboard\n"
+        "  nothing was sent"
     )
 
 

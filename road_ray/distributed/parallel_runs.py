@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from road_ray.distributed.connection import connected, driver_environment, variables_for_workers
-from road_ray.errors import ClusterError, ConfigError, InterruptedRunError, RoadError
+from road_ray.distributed.connection import connected, driver_environment, environment_for_workers
+from road_ray.errors import ClusterError, InterruptedRunError, RoadError, first_line
 from road_ray.training.run_context import RunContext, StopRequest
 
 _log = logging.getLogger(__name__)
@@ -36,11 +35,11 @@ def run_all(
     Parallel runs get a ``RunContext`` of their own, which stop requests to this process and to
     ``context`` reach.
 
-    ``after`` has, for every config, the numbers of those that must have ended before it; it is not
-    run if one of them failed. With ``return_errors`` a run that fails, with whatever exception,
-    does not end the others: a ``RoadError`` stands in the place of its result and is logged at
-    once. A stop is raised. Without, the first error is raised; that of parallel runs when all have
-    ended. Raises ``ClusterError`` when no node has room for a parallel run.
+    ``after`` has, for every config, the numbers of earlier ones that must have ended before it; it
+    is not run if one of them failed. With ``return_errors`` a run that fails, with whatever
+    exception, does not end the others: a ``RoadError`` stands in the place of its result and is
+    logged at once. A stop is raised. Without, the first error is raised; that of parallel runs when
+    all have ended. Raises ``ClusterError`` when no node has room for a parallel run.
     """
     after = after or [()] * len(configs)
     if settings.max_concurrent:
@@ -53,28 +52,16 @@ def run_all(
                 raise result
         return ended
     results: dict[int, Any] = {}
-    for number in _in_order(after):
+    for number, config in enumerate(configs):
         results[number] = _not_run(number, results, configs, after)
         try:
-            results[number] = results[number] or function(configs[number], context=context)
+            results[number] = results[number] or function(config, context=context)
         except Exception as error:
             if isinstance(error, InterruptedRunError) or not return_errors:
                 raise
             results[number] = failed_run(error)
-            _tell(results[number], number, configs[number])
-    return [results[number] for number in range(len(configs))]
-
-
-def _in_order(after: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Yield all numbers, each after those that it needs."""
-    done: set[int] = set()
-    while len(done) < len(after):
-        ready = [n for n, needed in enumerate(after) if n not in done and done.issuperset(needed)]
-        if not ready:
-            waiting = sorted(set(range(len(after))) - done)
-            raise ConfigError(f"a cycle: jobs {waiting} wait for each other\n  nothing was started")
-        done.add(ready[0])
-        yield ready[0]
+            _tell(results[number], number, config)
+    return [*results.values()]
 
 
 def _not_run(
@@ -89,19 +76,12 @@ def _not_run(
         if isinstance(error, NotRunError):
             return error
         if isinstance(error, RoadError):
-            return NotRunError(f"{task_name(needed, configs[needed])} failed: {error}", error)
+            return NotRunError(f"{task_name(needed, configs[needed])} failed: {error}")
     return None
 
 
 class NotRunError(RoadError):
-    """A run that needs another one which failed with ``cause``."""
-
-    def __init__(self, message: str, cause: RoadError) -> None:
-        super().__init__(message)
-        self.cause = cause
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NotRunError, (str(self), self.cause)
+    """A run that needs another one which failed."""
 
 
 def failed_run(error: Exception) -> RoadError:
@@ -123,7 +103,7 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
     from road_ray.distributed.room import room
 
     room("run", 1, {"CPU": 1.0, "GPU": num_gpus})
-    directory, variables = os.getcwd(), variables_for_workers()
+    environment = environment_for_workers()
 
     def run(config: object, task_context: RunContext) -> Any:
         torch.set_num_threads(1)
@@ -132,11 +112,13 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
         except Exception as error:
             return failed_run(error)
 
-    def in_thread(config: object) -> Any:
+    def in_thread(config: object, *needed: object) -> Any:
+        if any(isinstance(result, RoadError) for result in needed):
+            return None  # the driver tells why
         # While the main thread of a task waits for an answer (of a teacher), Ray lends its CPUs to
         # another task, and two runs share them. Other threads keep theirs.
         task_context = RunContext()
-        with driver_environment(directory, variables), ThreadPoolExecutor(1) as thread:
+        with driver_environment(environment), ThreadPoolExecutor(1) as thread:
             result = thread.submit(run, config, task_context)
             try:
                 while not result.done():
@@ -163,41 +145,34 @@ def _results(
     """
     import ray
 
+    refs: list[Any] = []
+    for number, config in enumerate(configs):  # Ray starts a task when those it needs have ended
+        named = task.options(name=task_name(number, config))
+        refs.append(named.remote(config, *(refs[needed] for needed in after[number])))
     results: dict[int, Any] = {}
-    running: dict[object, int] = {}  # tasks without a result
-    waiting, count, stopping = [*_in_order(after)], len(configs), False
+    running, stopping = {ref: number for number, ref in enumerate(refs)}, False
     try:
         with StopRequest() as request:
-            while len(results) < count:
-                for number in [n for n in waiting if results.keys() >= {*after[n]}]:
-                    waiting.remove(number)
-                    if error := _not_run(number, results, configs, after):
-                        results[number] = error
-                    else:
-                        named = task.options(name=task_name(number, configs[number]))
-                        running[named.remote(configs[number])] = number
-                for ref in ray.wait([*running], timeout=_POLL_SECONDS)[0] if running else ():
+            while running:
+                next_ones = [ref for ref, n in running.items() if results.keys() >= {*after[n]}]
+                for ref in ray.wait(next_ones, timeout=_POLL_SECONDS)[0]:
                     number = running.pop(ref)
-                    results[number] = result = _result_of(ref)
-                    if isinstance(result, RoadError) and not isinstance(
-                        result, InterruptedRunError
-                    ):
+                    result = _not_run(number, results, configs, after) or _result_of(ref)
+                    results[number] = result
+                    name = task_name(number, configs[number])
+                    if not isinstance(result, RoadError):
+                        _log.info("%s has ended, %d of %d", name, len(results), len(configs))
+                    elif not isinstance(result, NotRunError | InterruptedRunError):
                         _tell(result, number, configs[number])
-                    elif count > 1:
-                        name = task_name(number, configs[number])
-                        _log.info("%s has ended, %d of %d", name, len(results), count)
                 if not stopping and (request.requested or context.stop.is_set()):
                     stopping = True
                     _log.warning("stopping after the step in progress; repeat to stop at once")
                     for ref in running:
                         ray.cancel(ref)
-                    for number in waiting:
-                        results[number] = InterruptedRunError(f"run {number} was not started")
-                    waiting.clear()
     finally:
         for ref in running:  # never one that has answered: Ray 2.60 aborts this process
             ray.cancel(ref)
-    return [results[number] for number in range(count)]
+    return [results[number] for number in range(len(configs))]
 
 
 def _result_of(ref: object) -> Any:
@@ -213,7 +188,7 @@ def _result_of(ref: object) -> Any:
         return failed_run(error)
     except RayError as error:
         return ClusterError(
-            f"the process of a run died: {str(error).strip().splitlines()[0]}\n"
+            f"the process of a run died: {first_line(error)}\n"
             "  fix: if its machine was out of memory, lower max_concurrent; the same command "
             "resumes\n  kept: the checkpoints"
         )

@@ -59,25 +59,23 @@ def room(
         return
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     places = sum(fitting(node, resources, count) for node in nodes)
-    seconds = scale_up_seconds()
-    if places >= count:
-        if not free or _wait(count, resources, max(seconds, _BUSY_SECONDS)):
-            return
+    enough, seconds = places >= count, scale_up_seconds()
+    if enough and not free:
+        return
+    seconds = max(seconds, _BUSY_SECONDS) if enough else seconds
+    if seconds and _wait(count, resources, seconds):
+        return
+    if enough:
         problem = f"{count} {actors} wait for room that others hold: free {free_resources()}"
-        remedy = f"stop what else runs there, ask for fewer or less for each{remedy}"
+        fix = f"stop what else runs there, ask for fewer or less for each{remedy}"
     else:
-        if seconds and _wait(count, resources, seconds):
-            return
-        alone = "this machine has" if len(nodes) == 1 else "the machines have"
         no_gpu = resources.get("GPU") and not any(node.get("GPU") for node in nodes)
         problem = f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes"
-        problem += f": {alone} no GPU" if no_gpu else ""
-        remedy = (
-            f"lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if the "
-            "cluster adds nodes by itself"
-        )
+        problem += " without a GPU" if no_gpu else ""
+        fix = f"lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if the "
+        fix += "cluster adds nodes by itself"
     asked = {name: f"{count} x {amount:g}" for name, amount in resources.items()}
-    raise no_room(problem, asked, ray.cluster_resources(), remedy)
+    raise no_room(problem, asked, ray.cluster_resources(), fix)
 
 
 def no_room(

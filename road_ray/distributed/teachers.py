@@ -188,23 +188,18 @@ class ActorEnsemble(Ensemble):
 
         Raises ``ClusterError`` for one that has not started in time.
         """
-        pings = [
-            (teacher, actor.health.options(concurrency_group="health", max_task_retries=-1))
+        refs = {
+            actor.health.options(concurrency_group="health", max_task_retries=-1).remote(): teacher
             for teacher, replicas in enumerate(self.actors)
             for actor in replicas
-        ]
-        refs = [(teacher, ping.remote()) for teacher, ping in pings]
-        deadline = time.monotonic() + self.start_timeout_seconds
-        pids = []
-        for teacher, ref in refs:
+        }
+        deadline, pids = time.monotonic() + self.start_timeout_seconds, []
+        for ref, teacher in refs.items():
             try:
                 pids.append(int(ray.get(ref, timeout=max(deadline - time.monotonic(), 0.0))))
             except GetTimeoutError:
-                limit = self.start_timeout_seconds
-                reason = (
-                    f"has not started after {limit:g} s; free in the cluster: {free_resources()}"
-                )
-                raise self._lost_error(teacher, reason) from None
+                reason = f"has not started after {self.start_timeout_seconds:g} s; free in the "
+                raise self._lost_error(teacher, f"{reason}cluster: {free_resources()}") from None
             except RayActorError as error:
                 raise self._lost_error(teacher, f"cannot load: {cause_of(error)}") from None
         return pids

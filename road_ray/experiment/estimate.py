@@ -20,7 +20,7 @@ from road_ray.config.base import as_base
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
 from road_ray.errors import RoadError
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import ANSWERS, Experiment, Job, num_labelled
+from road_ray.experiment.expand import Experiment, Job, num_labelled
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import CombineConfig, TrackingConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus
@@ -39,8 +39,8 @@ _FORWARD = 1 / 3  # of the time of a training step, without backward pass and up
 
 
 def estimate(config: ReproduceConfig) -> dict[str, Any]:
-    """Return steps and hours of the teachers, their answers and every arm and seed, without those
-    that have finished. Nothing is left in ``config.run_dir``.
+    """Return steps and hours of the teachers and every arm and seed, without those that have
+    finished. Nothing is left in ``config.run_dir``.
 
     Raises the errors of the experiment.
     """
@@ -55,35 +55,33 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
-            jobs, directory = costs.jobs, config.run_dir
-            waiting = [n for n in jobs if not (directory / n / "metrics.json").is_file()]
-            # Answers have ended when all that need them have.
-            needed = {before for name in waiting for before in jobs[name].after}
-            waiting = [n for n in waiting if jobs[n].verb != ANSWERS or n in needed]
             works = {}
-            for name in waiting:
+            for name, job in costs.jobs.items():
                 try:
-                    works[name] = costs.steps_and_seconds(jobs[name])
+                    if (config.run_dir / name / "metrics.json").is_file():
+                        costs.answered |= costs.answers(job.config).keys()
+                    else:
+                        works[name] = costs.steps_and_seconds(job)
                 except RoadError as error:
                     error.args = (f"{name}: {error}",)
                     raise
         finally:
             torch.set_num_threads(threads)
-    return _table(config, jobs, works)
+    return _table(config, costs.jobs, works)
 
 
 def _table(
     config: ReproduceConfig, jobs: Mapping[str, Job], works: Mapping[str, tuple[int, float]]
 ) -> dict[str, Any]:
-    """Return a row for each ensemble, its answers, and each arm and seed, with what is left of it,
-    and the hours of all.
+    """Return a row for each ensemble and each arm and seed, with what is left of it, and the hours
+    of all.
     """
     rows: dict[tuple[str, int | None], dict[str, Any]] = {}
     ends: dict[str, float] = {}
     for name, job in jobs.items():
         steps, seconds = works.get(name, (0, 0.0))
         ends[name] = seconds + max((ends[needed] for needed in job.after), default=0.0)
-        title = name if job.verb == ANSWERS else job.arm or Path(name).parts[1]
+        title = job.arm or Path(name).parts[1]
         seed = job.config.seed if job.arm else None
         row = rows.setdefault((title, seed), {"arm": title, "seed": seed, "finished": True})
         row["steps"] = row.get("steps", 0) + steps
@@ -106,48 +104,47 @@ class _Costs:
         self.config, self.place = config, place
         self.jobs = {job.name: job for job in Experiment(config).jobs}
         self.measured: dict[str, Measured] = {}
-        self.answered: set[str] = set()  # data sets of mixtures, by their teachers
+        self.answered: set[str] = set()  # rows of teachers whose answers are counted
 
     def steps_and_seconds(self, job: Job) -> tuple[int, float]:
         """Return the steps of a job, and the seconds that they and its evaluation take."""
         config = job.config
         if isinstance(config, TeachersConfig | CombineConfig):
             return 0, 0.0  # all trainings are jobs of their own
+        evaluated, times = 0, 1
         if isinstance(config, PretrainConfig | MultitaskConfig):
             measured = self._measure(job.verb, self._with_models(config))
-            seconds = measured.total_steps * measured.seconds_per_step
-            if isinstance(config, MultitaskConfig):
-                seconds += self._answering(config, measured)
-            return measured.total_steps, seconds
-        assert isinstance(config, FinetuneConfig)
-        plain = as_base(FinetuneConfig, self._with_models(config))
-        plain = plain.model_copy(update={"data": as_base(FinetuneDataConfig, plain.data)})
-        rows = times = 1
-        if isinstance(config, DistillConfig):  # without its teachers, of as many updates
-            data, labelled = config.data, num_labelled(config.data.dataset, config.data)
-            rows = labelled + len(read_unlabelled_rows(data.unlabelled, data.dataset, data))
-            plain = override(plain, {"data.epochs": rows / labelled * data.epochs})
-            times = config.distillation.generations
-        measured = self._measure("finetune", plain)
+        else:
+            assert isinstance(config, FinetuneConfig)
+            plain = as_base(FinetuneConfig, self._with_models(config))
+            plain = plain.model_copy(update={"data": as_base(FinetuneDataConfig, plain.data)})
+            if isinstance(config, DistillConfig):  # without its teachers, of as many updates
+                labelled = num_labelled(config.data.dataset, config.data)
+                epochs = _num_rows(config) / labelled * config.data.epochs
+                plain = override(plain, {"data.epochs": epochs})
+                times = config.distillation.generations
+            measured = self._measure("finetune", plain)
+            for name in plain.dev_names:
+                entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
+                evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
+        answers = self.answers(config)
+        read = times * evaluated + sum(answers[key] for key in answers.keys() - self.answered)
+        self.answered |= answers.keys()
         per_row = _FORWARD * measured.seconds_per_step / max(measured.rows_per_step, 1)
-        if isinstance(config, DistillConfig) and job.verb == ANSWERS:
-            return 0, per_row * rows * config.distillation.teachers_per_row
-        evaluated = 0
-        for name in plain.dev_names:
-            entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
-            evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
-        seconds = measured.total_steps * measured.seconds_per_step + per_row * evaluated
-        return times * measured.total_steps, times * seconds
+        steps = times * measured.total_steps
+        return steps, steps * measured.seconds_per_step + per_row * read
 
-    def _answering(self, config: MultitaskConfig, measured: Measured) -> float:
-        """Return the seconds in which the teachers of a mixture answer all its rows, unless they
-        did for another seed.
+    def answers(self, config: Any) -> dict[str, int]:
+        """Return how many answers the teachers of a training give to rows, each row once for all
+        arms and seeds, by what decides them.
         """
-        taught = [name for name in config.named_teachers if name not in self.answered]
-        self.answered.update(taught)
-        rows = sum(num_labelled(name, config.data) for name in taught)
-        rows *= self.config.distillation.num_teachers or 3
-        return _FORWARD * measured.seconds_per_step / max(measured.rows_per_step, 1) * rows
+        if isinstance(config, MultitaskConfig):
+            teachers = self.config.distillation.num_teachers or 3
+            return {n: num_labelled(n, config.data) * teachers for n in config.named_teachers}
+        if isinstance(config, DistillConfig):
+            key = str((config.distillation.teachers, config.data.dataset, config.data.unlabelled))
+            return {key: _num_rows(config) * config.distillation.teachers_per_row}
+        return {}
 
     def _measure(self, verb: str, config: Any) -> Measured:
         """Return the cost of a training; those that differ in their seed have the same."""
@@ -182,3 +179,10 @@ class _Costs:
         changes = sampled_corpus(stage, place)[0]  # type: ignore[arg-type]
         changes |= {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
         return RECIPES["pretrain"](override(stage, changes)).directory
+
+
+def _num_rows(config: DistillConfig) -> int:
+    """Return the number of rows of a student, labelled and not."""
+    data = config.data
+    more = read_unlabelled_rows(data.unlabelled, data.dataset, data)
+    return num_labelled(data.dataset, data) + len(more)

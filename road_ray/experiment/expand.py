@@ -36,7 +36,6 @@ from road_ray.system.files import write_text_atomic
 from road_ray.training.config import TrainingConfig
 
 TEACHER_SEED = 1000  # added to ``seed``, so that no teacher shares the seed of a student
-ANSWERS = "answers"  # verb of the jobs in which teachers answer the rows of their students
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Job:
     one of them failed.
     """
 
-    name: str  # directory below that of the experiment; of answers, one that is not made
+    name: str  # directory below that of the experiment
     verb: str
     config: RunConfig
     after: tuple[str, ...] = ()
@@ -71,7 +70,6 @@ class Experiment:
         self.targets = _targets(config)  # data sets that score the arms
         self.seeds = range(config.seed, config.seed + config.num_seeds)  # of every arm
         self._jobs: dict[str, Job] = {}
-        self._answers: dict[str, str] = {}  # jobs of answers by what decides them
         self._rows: dict[str, tuple[int, int]] = {}  # of a target, labelled and unlabelled
         if not config.of_pretraining:
             require_init(config.init)
@@ -170,15 +168,10 @@ class Experiment:
             changes["distillation.num_teachers"] = arm.members
         changes["distillation.store"] = str(config.run_dir / "store")
         taught = {"distillation": config.distillation, "weighting": config.weighting}
+        if config.max_concurrent:  # runs in parallel have no room for actors beside them
+            changes["distillation.host"] = "process"
         student = DistillConfig(**fields, **taught, data=config.data)
-        student = override(student, changes | arm.keys)
-        # Rows that the same teachers answer are answered once.
-        title = f"{ANSWERS} of {Path(ensemble).name}"
-        count = sum(name.startswith(title) for name in self._answers.values())
-        rows = student.data.dataset, student.data.unlabelled
-        key = str((ensemble, student.distillation.teachers, rows))
-        name = self._answers.setdefault(key, f"{title} {count + 1}" if count else title)
-        return student, [self._add(name, ANSWERS, student, [ensemble])]
+        return override(student, changes | arm.keys), [ensemble]
 
     def _combination(
         self, arm: ArmConfig, target: str, at: str, seed: int

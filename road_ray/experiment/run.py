@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import load, override, read_yaml
+from road_ray.config import load, read_yaml
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.data.load_split import find_dataset
 from road_ray.data.model_files import MODEL_RECORD
@@ -20,15 +20,15 @@ from road_ray.distributed.parallel_runs import NotRunError, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.evaluation.glue import electra_score
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import ANSWERS, Experiment, Job
-from road_ray.recipes.config import IN_THIS_PROCESS, DemoConfig
+from road_ray.experiment.expand import Experiment, Job
+from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.evaluate import combine
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.several_runs import distill, teachers
 from road_ray.recipes.train.config import MultitaskConfig, TeachersConfig
-from road_ray.recipes.train.train import label_training_rows, run_training
+from road_ray.recipes.train.train import run_training
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.comparison_table import (
     Arm,
@@ -105,9 +105,9 @@ def run_experiment(
         write_report(directory)
         lines = [f"{arm}, seed {n}: {first_line(error)}" for (arm, n), error in errors.items()]
         listed, first = "\n    ".join(lines), next(iter(errors.values()))
-        cause = first.cause if isinstance(first, NotRunError) else first
+        causes = [x for x in runs if isinstance(x, RoadError) and not isinstance(x, NotRunError)]
         # Errors of configurations are made of problems, not of a message.
-        kind = ConfigError if isinstance(cause, ConfigError) else type(cause)
+        kind = ConfigError if isinstance(causes[0], ConfigError) else type(causes[0])
         raise kind(
             f"{len(errors)} of {len(outcomes)} runs of {directory} failed:\n    {listed}\n"
             f"  the first: {first}\n"
@@ -126,10 +126,6 @@ def run_experiment(
 
 def run_job(job: Job, context: RunContext | None = None) -> Run:
     """Run one job; one that is finished is read."""
-    if job.verb == ANSWERS:
-        here = {"distillation.host": "process", **IN_THIS_PROCESS}
-        label_training_rows(override(job.config, here))  # type: ignore[arg-type]
-        return Run(job.config.run_dir, {})
     return RECIPES[job.verb](job.config, context=context)
 
 

@@ -75,8 +75,6 @@ def test_scripts_get_json(road, done):
     ("arguments", "message"),
     [
         (["weighted"], "did you mean 'weighted_kd'"),
-        (["finetune_glue", "trials=0"], "value >= 1"),
-        (["finetune_glue", "metric=eval/sst2/acc"], "eval/sst2/accuracy"),
         ([], "weighted_kd"),
         (["trials=2"], "weighted_kd"),
     ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -77,8 +77,8 @@ def run_nested(directory, params, on_report):
 
 
 @contextmanager
-def cluster(place: str) -> Iterator[None]:
-    """The cluster at an address, or one of our own in a directory."""
+def cluster(place: str, trial: Callable[..., object]) -> Iterator[Callable[..., object]]:
+    """``trial`` on the cluster at an address, or on one of our own in a directory."""
     import ray
 
     from tests.cluster import own_cluster
@@ -86,15 +86,15 @@ def cluster(place: str) -> Iterator[None]:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if Path(place).is_dir():
         with own_cluster(2, place, **quiet):
-            yield
+            yield trial
     else:
         with ray.init(address=place, **quiet):
-            yield
+            yield trial
 
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.driver import StageDemand, search
+    from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.search_config import SearchConfig
     from tests.distributed import sweep_driver
 
@@ -105,8 +105,7 @@ def main(directory: str, place: str, kind: str = "") -> None:
     config = load(SearchConfig, base={"metric": "m", "space": {"x": {"uniform": [0, 1]}}} | how)
     trial = sweep_driver.run_nested if nested else sweep_driver.run
     at = Path(directory)
-    demand = (StageDemand(),) if nested else ()
-    search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)
+    search(config, "s", at, lambda: cluster(place, trial), nested=nested)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from road_ray.data.corpus import build_corpus
-from road_ray.data.corpus.build_corpus import Encoder, blocks_of, encoded_blocks
+from road_ray.data.corpus.build_corpus import encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed import batch_inference as module
-from road_ray.distributed.batch_inference import batch_inference, encoded_on_cluster, encoding_at
+from road_ray.distributed.batch_inference import batch_inference, encoding_at
 from road_ray.errors import CheckpointError, ClusterError, DataError
 from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import ColumnChoice
@@ -184,11 +183,6 @@ def tokenizer():
     return train_wordpiece(DOCUMENTS, vocab_size=80)
 
 
-@pytest.fixture(scope="module")
-def encoder(tokenizer):
-    return Encoder.of(tokenizer, 12)
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(build_corpus, "_BLOCK_CHARACTERS", 100)
@@ -234,21 +228,3 @@ def test_the_command_takes_an_address(cluster, road, tokenizer, tmp_path, monkey
     there.parent.rename(tmp_path / "before")
     assert road(*made).code == 0
     assert there.read_bytes() == content
-
-
-def test_a_block_whose_process_is_killed_is_encoded_again_in_its_place(
-    cluster, encoder, tmp_path, monkeypatch
-):
-    mark, encode = str(tmp_path / "died"), Encoder.__getitem__
-
-    def dying(settings, block):
-        if block.number == 5 and not Path(mark).exists():
-            Path(mark).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return encode(settings, block)
-
-    monkeypatch.setattr(Encoder, "__getitem__", dying)
-    there = rows(encoded_on_cluster(blocks_of([DOCUMENTS]), encoder))
-    assert Path(mark).exists(), "the kill did not fire"
-    assert len(there) > 8
-    assert there == rows(encoded_blocks(blocks_of([DOCUMENTS]), encoder, processes=1))

@@ -28,10 +28,10 @@ from road_ray.distributed import room as plan
 from road_ray.distributed.connection import (
     accepts_anonymous,
     driver_environment,
+    environment_for_workers,
     lets_anybody_join,
     refuse_open,
     start,
-    variables_for_workers,
 )
 from road_ray.distributed.environment_check import check_cluster, check_token, environment, findings
 from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, room, scale_up_seconds
@@ -41,16 +41,17 @@ from tests.distributed.web_service import Service, serving
 
 
 def test_workers_share_variables_of_the_driver_and_keep_those_it_lacks(tmp_path, monkeypatch):
-    monkeypatch.chdir("/")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROAD_DATA", "/data")
     monkeypatch.setenv("ROAD_SCALE_UP_SECONDS", "60")
     monkeypatch.delenv("ROAD_CACHE", raising=False)
-    variables = variables_for_workers()
+    environment = environment_for_workers()
+    monkeypatch.chdir("/")
     monkeypatch.delenv("ROAD_DATA")  # the machine of a worker has other ones
     monkeypatch.setenv("ROAD_SCALE_UP_SECONDS", "5")
     monkeypatch.setenv("ROAD_CACHE", "/disk")
     before = dict(os.environ)
-    with driver_environment(str(tmp_path), variables):
+    with driver_environment(environment):
         assert Path.cwd() == tmp_path
         changed = {"ROAD_DATA": "/data", "ROAD_SCALE_UP_SECONDS": "60"}
         assert dict(os.environ) == before | changed
@@ -59,7 +60,7 @@ def test_workers_share_variables_of_the_driver_and_keep_those_it_lacks(tmp_path,
 
 def test_a_directory_that_a_worker_lacks_is_not_entered(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with driver_environment(str(tmp_path / "elsewhere"), {}):
+    with driver_environment((str(tmp_path / "elsewhere"), {})):
         assert Path.cwd() == tmp_path
 
 
@@ -109,24 +110,6 @@ def test_a_new_token_is_its_owners_alone(home):
     connection.require_token(create=True)
     assert path.read_text() == first
     os.environ.pop("RAY_AUTH_MODE")
-
-
-def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
-    first = connection.secrets.token_hex
-
-    def overtaken(size):
-        monkeypatch.setattr(connection.secrets, "token_hex", first)
-        connection.require_token(create=True)
-        made.append(connection.token_path().read_text())
-        return "f" * 64
-
-    made = []
-    monkeypatch.setattr(connection.secrets, "token_hex", overtaken)
-    connection.require_token(create=True)
-    os.environ.pop("RAY_AUTH_MODE")
-    assert len(made[0]) == 64
-    assert connection.token_path().read_text() == made[0]
-    assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
 
 
 def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):

@@ -30,10 +30,10 @@ def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
     result = estimated(given)
     assert not (tmp_path / "run").exists()
     lines = {(row["arm"], row["seed"]): row for row in result["rows"]}
-    others = {("teachers-sst2", None), ("answers of teachers-sst2", None)}
+    others = {("teachers-sst2", None)}
     arms = {(arm, seed) for arm in ("none", "none_longer", "mean") for seed in (0, 1)}
     assert {*lines} == others | arms
-    assert result["runs"] == 2 + 3 * 2
+    assert result["runs"] == 1 + 3 * 2
     assert lines["teachers-sst2", None]["steps"] == 3 * 5  # 40 rows in batches of 8
     assert lines["none", 0]["steps"] == 5
     assert lines["none_longer", 1]["steps"] == lines["mean", 0]["steps"] == 8

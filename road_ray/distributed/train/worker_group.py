@@ -39,12 +39,12 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from road_ray import errors
 from road_ray.distributed.connection import (
     driver_environment,
+    environment_for_workers,
     temporary_variables,
-    variables_for_workers,
 )
 from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
-from road_ray.errors import ClusterError, RoadError
+from road_ray.errors import ClusterError, RoadError, first_line
 from road_ray.training.monitoring.metrics_journal import read_metrics
 from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker
@@ -88,7 +88,7 @@ def fit_worker_group(
         "main": main,
         "config": config,
         "extra": tuple(extra),
-        "environment": (os.getcwd(), variables_for_workers()),
+        "environment": environment_for_workers(),
         "messages": messages,
         "report_rows": context.on_row is not None,
     }
@@ -251,7 +251,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     context = RunContext(
         on_row=on_row, preempted=lambda: ray.train.get_preemption_info() is not None
     )
-    with driver_environment(*settings["environment"]), messages.reach(context):
+    with driver_environment(settings["environment"]), messages.reach(context):
         try:
             with oom_as_error(worker.rank, context):
                 return settings["main"](settings["config"], worker, context, *settings["extra"])
@@ -276,9 +276,8 @@ def _user_error(error: Exception) -> Exception:
     deaths = [failure for failure in failures if isinstance(failure, RayActorError)]
     if not deaths:
         return error
-    cause = (str(deaths[0]).strip().splitlines() or ["no message"])[0]
     return ClusterError(
-        f"workers died again and again, and got no further: {cause}\n"
+        f"workers died again and again, and got no further: {first_line(deaths[0])}\n"
         f"  was it for memory? then: {REMEDY}\n"
         "  kept: the checkpoints; the same command resumes from the newest"
     )

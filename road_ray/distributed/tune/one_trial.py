@@ -16,12 +16,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.connection import driver_environment, variables_for_workers
+from pydantic import TypeAdapter
+
+from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.errors import DivergedError, RoadError
 from road_ray.system.files import write_json_atomic
 
@@ -49,6 +51,9 @@ class Record:
     teacher_seconds: float = 0.0
     origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
     retry_of: int | None = None  # the failed trial whose values it tries again
+
+
+_RECORD = TypeAdapter(Record)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def read(directory: Path, number: int) -> Record | None:
     """Return the record of a trial, or None if there is none that can be read."""
     try:
         return from_text(path_of(directory, number).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError):
         return None
 
 
@@ -104,10 +109,8 @@ def to_text(record: Record) -> str:
 
 
 def from_text(text: str) -> Record:
-    """Return the record of ``to_text``."""
-    known = {field.name for field in fields(Record)}
-    record = Record(**{name: value for name, value in json.loads(text).items() if name in known})
-    return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
+    """Return the record of ``to_text``. Raises ``ValueError`` for another text."""
+    return _RECORD.validate_json(text)
 
 
 def trial_numbers(directory: Path) -> list[int]:
@@ -137,10 +140,9 @@ class Work:
     run: Run
     directory: Path  # of the sweep
     metric: str
-    place: str  # working directory of the command
     threads: int = 1
     timeout_seconds: float | None = None
-    variables: Mapping[str, str] = field(default_factory=variables_for_workers)  # of the command
+    environment: tuple[str, Mapping[str, str]] = field(default_factory=environment_for_workers)
 
 
 def perform(config: Mapping[str, Any], work: Work) -> None:
@@ -148,7 +150,7 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
     import torch
     from ray import tune
 
-    with driver_environment(work.place, work.variables):
+    with driver_environment(work.environment):
         hold_trial_lock(work.directory)
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Mapping
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config, flatten
 from road_ray.config.base import Free
@@ -28,6 +31,10 @@ Mode = Literal["max", "min"]
 
 
 _Whole = int  # the name `int` is a key of Range
+
+
+def _several(value: object) -> Any:
+    return (value,) if isinstance(value, str) else value
 
 
 class Range(Config):
@@ -91,11 +98,15 @@ class SearchConfig(Config):
     trials.
     """
 
-    metric: tuple[str, ...] = Field(min_length=1)
+    metric: Annotated[
+        tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])
+    ] = Field(min_length=1)
     """Metric to optimize, such as ``eval/squad_v2/f1``, ``cost/seconds`` or ``cost/parameters``.
     Several metrics are optimized as a Pareto front, which needs ``scheduler`` = ``none`` and
     ``sampler`` = ``nsga2``, ``tpe`` or ``random``."""
-    mode: tuple[Mode, ...] = ("max",)
+    mode: Annotated[
+        tuple[Mode, ...], BeforeValidator(_several, json_schema_input_type=Mode | tuple[Mode, ...])
+    ] = ("max",)
     """Direction of the optimization of each ``metric``: ``max`` or ``min``."""
     trials: Free[int] = Field(16, ge=1)
     """Number of trials, those of earlier starts included. Our choice."""
@@ -124,9 +135,9 @@ class SearchConfig(Config):
     """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
     ``seeds``."""
     max_concurrent: Free[int | None] = Field(None, ge=1)
-    """Number of trials that run at the same time. None: as many as the cluster has room for, the
-    workers of each trial counted; one if trials start teachers of their own. Fewer let ``tpe``
-    learn more from each trial. On a cluster that adds machines, set it for trials with workers."""
+    """Number of trials that run at the same time. None: as many as the cluster has room for; one if
+    trials start workers, runs in parallel or teachers of their own. Fewer let ``tpe`` learn more
+    from each trial. On a cluster that adds machines, set it for such trials."""
     cpus_per_trial: Free[float] = Field(1.0, gt=0)
     """Number of cores of each trial. Trials that start actors or workers request 0.1 cores; their
     actors and workers request the rest."""
@@ -151,16 +162,6 @@ class SearchConfig(Config):
     warm_from: Free[tuple[Path, ...]] = ()
     """Directories of earlier sweeps of the same space. Their complete trials inform the sampler and
     do not count as ``trials``. Empty: none."""
-
-    @field_validator("metric", mode="before", json_schema_input_type=str | tuple[str, ...])
-    @classmethod
-    def _one_or_several_metrics(cls, value: object) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("mode", mode="before", json_schema_input_type=Mode | tuple[Mode, ...])
-    @classmethod
-    def _one_or_several_modes(cls, value: object) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("space", mode="before")
     @classmethod
@@ -207,14 +208,22 @@ class SearchConfig(Config):
     @property
     def most_trials(self) -> int:
         """Number of trials; of a grid at most all its combinations and the points beside them."""
-        if self.sampler != "grid":
-            return self.trials
-        grids = {key: grid_of(scope) for key, scope in self.space.items()}
-        beside = sum(
-            any(encode_choice(point.get(key)) not in grid for key, grid in grids.items())
-            for point in self.points
-        )
-        return min(self.trials, math.prod(map(len, grids.values())) + beside)
+        return min(self.trials, len(self.first)) if self.sampler == "grid" else self.trials
+
+    @cached_property
+    def first(self) -> Mapping[str, Mapping[str, Any]]:
+        """Points that are tried before any are drawn, each once, as Optuna stores them, by their
+        identity: the given ones, then those of a grid in random order.
+        """
+        points = [{key: encode_choice(value) for key, value in p.items()} for p in self.points]
+        if self.sampler == "grid":
+            grid = [*product(*map(grid_of, self.space.values()))]
+            random.Random(self.seed).shuffle(grid)
+            points += [dict(zip(self.space, values, strict=True)) for values in grid]
+        first: dict[str, Mapping[str, Any]] = {}
+        for point in points:
+            first.setdefault(identity(point), point)
+        return first
 
 
 _ENDLESS = ("uniform", "loguniform", "logint")
@@ -263,3 +272,12 @@ def grid_of(scope: Range) -> list[Any]:
         return [encode_choice(choice) for choice in scope.choice]
     low, high = scope.bounds
     return list(range(int(low), int(high) + 1))
+
+
+def identity(point: Mapping[str, Any]) -> str:
+    """Return a text that is equal for equal values; 1 is 1.0, and not True."""
+    plain = {
+        key: float(value) if isinstance(value, _Whole) and not isinstance(value, bool) else value
+        for key, value in point.items()
+    }
+    return json.dumps(plain, sort_keys=True)

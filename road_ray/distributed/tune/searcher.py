@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import optuna
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from ray.tune.schedulers import (
     AsyncHyperBandScheduler,
     FIFOScheduler,
@@ -28,6 +28,7 @@ from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import PERCENT, RECORD, Record, Report, to_tune_result
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
+    TOTAL,
     distributions,
     find_trial,
     record_of,
@@ -139,7 +140,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         """Do nothing: all state is in the study and the directories."""
 
 
-def _sum(trials: list[optuna.trial.FrozenTrial], attribute: str) -> float:
+def _sum(trials: list[FrozenTrial], attribute: str) -> float:
     return sum(float(trial.user_attrs.get(attribute, 0.0)) for trial in trials)
 
 
@@ -149,12 +150,10 @@ class _Earlier(NamedTuple):
     trial_id: str
 
 
-def scheduler(
-    config: SearchConfig, earlier: Mapping[int, Sequence[Report]] | None = None
-) -> TrialScheduler:
+def scheduler(config: SearchConfig, ended: Iterable[FrozenTrial] = ()) -> TrialScheduler:
     """Return the configured scheduler; its time is the percentage of a trial's steps. It is fed the
-    reports of ``earlier`` trials, so that a restarted sweep stops the trials that an uninterrupted
-    one would stop.
+    reports of trials that have ``ended``, so that a restarted sweep stops the trials that an
+    uninterrupted one would stop.
     """
     metric = config.metric[0]
     objective: dict[str, Any] = {"metric": metric, "mode": config.mode[0]}
@@ -183,12 +182,12 @@ def scheduler(
             stop_last_trials=False,  # a trial that reaches its end is complete
             **objective,
         )
-    for number, reports in (earlier or {}).items():
-        trial = _Earlier(f"earlier-{number}")
-        results = [to_tune_result(report, metric) for report in reports]
-        chosen.on_trial_add(None, trial)
-        for result in results:
-            chosen.on_trial_result(None, trial, result)
-        if results:
-            chosen.on_trial_complete(None, trial, results[-1])
+    for trial in ended:
+        earlier, result = _Earlier(f"earlier-{trial.number}"), None
+        chosen.on_trial_add(None, earlier)
+        for step, value in sorted(trial.intermediate_values.items()):
+            result = to_tune_result(Report(step, trial.user_attrs[TOTAL], value), metric)
+            chosen.on_trial_result(None, earlier, result)
+        if result is not None:
+            chosen.on_trial_complete(None, earlier, result)
     return chosen

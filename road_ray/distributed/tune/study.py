@@ -7,13 +7,10 @@ trial of another one, and ``_suggest``, which draws a value from a distribution.
 
 from __future__ import annotations
 
-import json
 import logging
-import random
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,7 @@ from optuna.trial import FrozenTrial, TrialState
 from road_ray.config.secrets import PASSWORD, database_to_open, redact
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import Record, Report
-from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, grid_of
+from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, identity
 from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 
@@ -48,7 +45,7 @@ STATES = {
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
-_TOTAL = "total_steps"  # attribute of a trial
+TOTAL = "total_steps"  # attribute of a trial
 _ATTRIBUTES = (  # fields of a record for which Optuna has no field
     *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
     *("origin", "retry_of"),
@@ -164,32 +161,12 @@ def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
 
 def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
     """Enqueue the given points, and those of a grid, each once over all starts."""
-    points = [
-        {key: encode_choice(value) for key, value in point.items()} for point in config.points
-    ]
-    if config.sampler == "grid":
-        grids = [[(key, value) for value in grid_of(scope)] for key, scope in config.space.items()]
-        full = [dict(point) for point in product(*grids)]
-        random.Random(config.seed).shuffle(full)
-        points += full
     # Not `skip_if_exists`, which compares each point with every trial.
     trials = study.get_trials(deepcopy=False)
-    known = {_identity(t.system_attrs.get("fixed_params", t.params)) for t in trials}
-    new: dict[str, dict[str, Any]] = {}  # each point once
-    for point in points:
-        new.setdefault(_identity(point), point)
-    for identity, point in [*new.items()][: config.trials]:
-        if identity not in known:
-            study.enqueue_trial(point)
-
-
-def _identity(point: Mapping[str, Any]) -> str:
-    """Return a text that is equal for equal values; 1 is 1.0, and not True."""
-    plain = {
-        key: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        for key, value in point.items()
-    }
-    return json.dumps(plain, sort_keys=True)
+    known = {identity(t.system_attrs.get("fixed_params", t.params)) for t in trials}
+    for point_identity, point in [*config.first.items()][: config.trials]:
+        if point_identity not in known:
+            study.enqueue_trial(dict(point))
 
 
 def retried(trials: Sequence[FrozenTrial]) -> set[int]:
@@ -272,21 +249,9 @@ def tell_report(study: optuna.Study, number: int, report: Report) -> None:
     if report.step in frozen.intermediate_values:  # a trial that went back to its checkpoint
         return
     trial = optuna.Trial(study, frozen._trial_id)
-    if _TOTAL not in frozen.user_attrs:
-        trial.set_user_attr(_TOTAL, report.total)
+    if TOTAL not in frozen.user_attrs:
+        trial.set_user_attr(TOTAL, report.total)
     trial.report(report.value, report.step)
-
-
-def reports_of_ended(study: optuna.Study) -> dict[int, list[Report]]:
-    """Return the intermediate metrics of the trials that have ended, by their number."""
-    return {
-        trial.number: [
-            Report(step, trial.user_attrs[_TOTAL], value)
-            for step, value in sorted(trial.intermediate_values.items())
-        ]
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state.is_finished()
-    }
 
 
 def find_trial(study: optuna.Study, number: int) -> FrozenTrial:

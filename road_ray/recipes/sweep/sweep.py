@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
-from road_ray.distributed.tune.driver import StageDemand, search
+from road_ray.distributed.tune.driver import search
 from road_ray.distributed.tune.one_trial import DIVERGED, Record, trial_directory
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.preflight_checks import require_init, require_splits
@@ -66,31 +66,22 @@ def run(config: SweepConfig) -> Sweep:
     Mistakes that can be detected are raised before the first trial. If no trial is complete,
     ``DivergedError`` is raised where all of them diverged, else ``ResourceError``.
     """
-    demand = check_sources(config)
+    nested = check_sources(config)
     prepare_address(config.address)
-    directory, trial = config.directory, TrialRunner(config)
+    directory = config.directory
 
     @contextmanager
-    def with_teachers() -> Iterator[None]:
-        address = connected(config.address, dashboard=bool(demand))
+    def started() -> Iterator[TrialRunner]:
+        address = connected(config.address, dashboard=nested)
         with address, teachers_of_trials(config) as pool:
-            trial.teachers[:] = [] if pool is None else [pool]
-            yield
+            yield TrialRunner(config, pool)
 
     with lock_run_directory(directory):
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))
         changed = _printed(config) if config.console == "plain" else lambda record: None
-        trials = search(
-            config,
-            config.name,
-            directory,
-            trial,
-            connected=with_teachers,
-            changed=changed,
-            demand=demand,
-        )
+        trials = search(config, config.name, directory, started, changed=changed, nested=nested)
         done = Sweep(directory, config, trials)
         if config.keep == "best":
             _remove_models(done)
@@ -136,13 +127,12 @@ def teachers_of_trials(config: SweepConfig) -> Iterator[ActorEnsemble | None]:
 
 def _printed(config: SweepConfig) -> Callable[[Record], None]:
     """Return a function that writes a line for a trial that has started or ended."""
-    states: dict[int, str] = {}
-    ended: set[int] = set()
+    told: set[tuple[int, str]] = set()
 
     def changed(record: Record) -> None:
-        if states.get(record.number) == record.state:
+        if (record.number, record.state) in told:
             return
-        states[record.number] = record.state
+        told.add((record.number, record.state))
         line = f"trial {record.number} {record.state}"
         line += "".join(f" {value:.4g}" for value in record.values)
         line += f" ({record.reason.splitlines()[0]})" if record.reason else ""
@@ -150,8 +140,8 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
             text = f"{value:.4g}" if isinstance(value, float) else json.dumps(value).strip('"')
             line += f"  {key}={text}"
         if record.state != "running":
-            ended.add(record.number)
-            line += f"; {len(ended)} of {max(config.most_trials, len(ended))} trials"
+            ended = sum(state != "running" for _, state in told)
+            line += f"; {ended} of {max(config.most_trials, ended)} trials"
         print(line, file=sys.stderr, flush=True)
 
     return changed
@@ -168,31 +158,29 @@ def _remove_models(done: Sweep) -> None:
                     shutil.rmtree(large, ignore_errors=True)
 
 
-def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
-    """Return the processes that trials start beside their own, by stage; empty if they start none.
+def check_sources(config: SweepConfig) -> bool:
+    """Return True if trials start processes beside their own: workers, runs in parallel, teachers.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
     """
     drawn = [key.removeprefix(SECOND) for key in config.space]
-    stages = []
+    nested = False
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
         if place == 0 and stage.verb != "pretrain" and "init" not in drawn:
             require_init(base.init)
         taught = bool(locate_teachers(base)) and base.distillation.host == "actors"
         of_driver = place == 0 and taught_alike(config) is not None
-        side = getattr(base, "max_concurrent", None) or 0  # runs in parallel, which wait for room
-        workers, own = base.workers or side, taught and not of_driver
-        least = (base.min_workers or base.workers) if base.workers else min(side, 1)
-        stages.append(StageDemand(workers, base.gpus_per_worker, least, teachers=own))
+        parallel = base.workers or getattr(base, "max_concurrent", 0)
+        nested = nested or bool(parallel) or (taught and not of_driver)
         if any(key.startswith(_DATA) for key in drawn):
             continue
         if isinstance(base, PretrainConfig):
             require_probe(base)
         else:
             require_splits(base.data.splits(), "overrides.data.root=DIRECTORY of the data sets")
-    return tuple(stages) if any(stage.workers or stage.teachers for stage in stages) else ()
+    return nested
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,8 +209,7 @@ class TrialRunner:
     """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
 
     sweep: SweepConfig
-    # Teachers that the driver has started, at most one ensemble of them.
-    teachers: list[ActorEnsemble] = field(default_factory=list)
+    teachers: ActorEnsemble | None = None  # that the driver has started
 
     def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
         """Return the metrics over seeds. Errors of a recipe are raised; they fail the trial."""
@@ -253,7 +252,8 @@ class TrialRunner:
         for place, (verb, config) in enumerate(runs):
             started = time.monotonic()
             context = RunContext(on_row=report if place == len(runs) - 1 else None)
-            run = VERBS[verb].run(config, *([] if place else self.teachers), context=context)
+            given = [] if self.teachers is None or place else [self.teachers]
+            run = VERBS[verb].run(config, *given, context=context)
             of_steps += read_run(run.directory).seconds
             teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
             teacher_seconds += (time.monotonic() - started) * teachers

@@ -135,15 +135,6 @@ def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch)
     connection.check_machine(8, None)
 
 
-@pytest.mark.parametrize(
-    ("given", "environment", "joined"),
-    [(None, None, None), (None, "a:1", "a:1"), ("b:2", "a:1", "b:2"), ("b:2", None, "b:2")],
-)
-def test_the_address_of_the_environment_is_joined(monkeypatch, given, environment, joined):
-    monkeypatch.setenv("RAY_ADDRESS", environment or "")
-    assert connection.address_of(given) == joined
-
-
 def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
     import ray
 
@@ -304,11 +295,14 @@ class TestCluster:
                 raise InterruptedRunError("stopped")
             return config
 
-        runs = run_all(one, [1, 2, 3], PARALLEL, return_errors=True)
-        assert runs[0] == 1
+        after = [(), (), (), (0,), (1,), (2,), (4,)]
+        runs = run_all(one, [1, 2, 3, 4, 5, 6, 7], PARALLEL, after=after, return_errors=True)
+        assert (runs[0], runs[3]) == (1, 4)
         assert isinstance(runs[1], DataError)
         assert isinstance(runs[2], ClusterError)
         assert "the process of a run died" in str(runs[2])
+        assert [str(runs[number]) for number in (4, 6)] == ["run 1 failed: row 2"] * 2
+        assert str(runs[5]).startswith("run 2 failed: the process of a run died")
         with pytest.raises(InterruptedRunError):
             run_all(one, [1, "stop"], PARALLEL, return_errors=True)
 

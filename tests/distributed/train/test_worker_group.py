@@ -12,7 +12,7 @@ from ray.train import ControllerError, WorkerGroupError
 from road_ray.distributed import ray_private
 from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import Inbox, Messages, append
-from road_ray.errors import ClusterError, DataError, RoadError
+from road_ray.errors import ClusterError, DataError
 from road_ray.models import precision
 from road_ray.models.precision import default_device
 from road_ray.training.run_context import RunContext
@@ -87,14 +87,6 @@ def test_the_first_failure_counts_and_comes_back_with_its_class_and_text(tmp_pat
     messages.fail(ClusterError("connection closed by peer"))
     error = messages.failure()
     assert (type(error), str(error)) == (DataError, "a.tsv:3\n  fix: it")
-
-
-def test_an_error_of_an_unknown_class_is_one_of_the_cluster(tmp_path):
-    class FromElsewhereError(RoadError):
-        pass
-
-    Messages(tmp_path).fail(FromElsewhereError("x"))
-    assert type(Messages(tmp_path).failure()) is ClusterError
 
 
 def test_a_stop_reaches_the_context_of_a_worker_before_and_while_it_runs(tmp_path):

@@ -9,6 +9,7 @@ import time
 from contextlib import nullcontext
 
 import numpy as np
+import optuna
 import pytest
 from ray.tune.search import Searcher
 
@@ -106,7 +107,7 @@ def test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one(cluster, tmp_path):
 
     values = {"trials": 5, "sampler": "random", "grace_percent": 20, "reduction": 2}
     config = load(SearchConfig, base=BASE, overrides=values | {"max_concurrent": 1})
-    records = search(config, "s", tmp_path, stopped, connected=nullcontext)
+    records = search(config, "s", tmp_path, lambda: nullcontext(stopped))
     assert [record.state for record in records] == ["complete"] + ["pruned"] * 4
 
 
@@ -158,8 +159,10 @@ def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any(
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_after_a_restart_earlier_trials_are_the_measure(name):
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
-    reports = {number: [Report(12, 100, 0.8), Report(40, 100, 0.9)] for number in range(4)}
-    fresh, restarted = scheduler(config), scheduler(config, reports | {7: []})
+    study, told = optuna.create_study(), {"value": 0.9, "user_attrs": {"total_steps": 100}}
+    for values in [{12: 0.8, 40: 0.9}] * 4 + [{}]:
+        study.add_trial(optuna.trial.create_trial(**told, intermediate_values=values))
+    fresh, restarted = scheduler(config), scheduler(config, study.trials)
     assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
 

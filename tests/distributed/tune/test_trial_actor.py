@@ -25,7 +25,7 @@ def reports(monkeypatch):
 
 
 def work(directory, run, **more):
-    return Work(run=run, directory=directory, metric="m", place=".", **more)
+    return Work(run=run, directory=directory, metric="m", **more)
 
 
 def test_a_trial_has_the_variables_of_the_command(tmp_path, monkeypatch, reports):

@@ -77,15 +77,6 @@ def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint(sentiment, tmp
     assert read_run(place).faults == []
 
 
-def test_the_key_keeps_the_newest(sentiment, tmp_path):
-    keys = {"training.save_every_steps": 2, "training.keep_checkpoints": 3}
-    kept = sentiment | EARLY | keys | {"training.keep_checkpoints_at_end": 2}
-    run = rr.finetune(overrides=kept, run_dir=tmp_path / "run")
-    steps = sorted(path.name for path in (run.directory / "checkpoints").glob("step-*"))
-    assert steps == ["step-00000004", "step-00000006"]
-    assert "checkpoints_removed" in (run.directory / "events.jsonl").read_text()
-
-
 def test_a_finished_run_whose_figures_are_gone_never_starts_again(sentiment, tmp_path):
     run = rr.finetune(overrides=sentiment, run_dir=tmp_path / "run")
     rows = (run.directory / "metrics.jsonl").read_bytes()

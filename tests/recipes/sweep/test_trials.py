@@ -207,7 +207,7 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
             raise AssertionError("the trial starts teachers of its own")
 
         monkeypatch.setattr(module.Teachers, "start_pool", refused)
-        trial = TrialRunner(config, [pool])
+        trial = TrialRunner(config, pool)
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"
             assert trial(place, {"weighting.wrong": 0.3}, lambda report: None).figures
