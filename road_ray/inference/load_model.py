@@ -146,7 +146,7 @@ def _check_options(
     if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
     if threshold is not None and math.isnan(threshold):
-        raise ConfigError("threshold = nan\n  allowed: a number, inf (always) or -inf (never answer)")
+        raise ConfigError("threshold = nan\n  allowed: a number, inf (answer always) or -inf")
 
 
 def head_directory(place: Path, head: str | None) -> Path:

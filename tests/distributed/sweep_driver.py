@@ -94,7 +94,7 @@ def cluster(place: str, trial: Callable[..., object]) -> Iterator[Callable[..., 
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.driver import search
+    from road_ray.distributed.tune.driver import StageDemand, search
     from road_ray.distributed.tune.search_config import SearchConfig
     from tests.distributed import sweep_driver
 
@@ -105,7 +105,8 @@ def main(directory: str, place: str, kind: str = "") -> None:
     config = load(SearchConfig, base={"metric": "m", "space": {"x": {"uniform": [0, 1]}}} | how)
     trial = sweep_driver.run_nested if nested else sweep_driver.run
     at = Path(directory)
-    search(config, "s", at, lambda: cluster(place, trial), nested=nested)
+    demand = (StageDemand(),) if nested else ()
+    search(config, "s", at, lambda: cluster(place, trial), demand=demand)
 
 
 if __name__ == "__main__":

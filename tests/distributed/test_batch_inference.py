@@ -188,10 +188,6 @@ def small(monkeypatch):
     monkeypatch.setattr(build_corpus, "_BLOCK_CHARACTERS", 100)
 
 
-def rows(encoded):
-    return [(one.documents, one.rows.to_pylist()) for one in encoded]
-
-
 def test_without_an_address_it_is_this_machine(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert encoding_at(None) is encoded_blocks

@@ -1,8 +1,8 @@
 """Driver of a sweep: Ray Tune over a persistent study, resumed by the next start after a kill; one
-driver at a time.
+driver at a time, and no more trials than the cluster has room for.
 
-Tune cannot count what trials need that start workers: Ray Train reserves those in a placement
-group of its own, which cannot be part of that of a trial.
+Tune cannot admit trials that start workers and teachers by itself: Ray Train reserves its workers
+in a placement group of its own, which cannot be part of that of a trial.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
-from road_ray.distributed.room import room, scale_up_seconds
+from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, no_room, room, scale_up_seconds
 from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, Work, perform
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+Resources = Mapping[str, float]
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
 # Tune's own state is never read again, so it writes none, and no logs.
 _SETTINGS = {
@@ -44,7 +46,17 @@ _SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
-_OWN_CPUS = 0.1  # of the actor of a nested trial, which only waits
+OWN_CPUS = 0.1  # that the actor of a trial reserves where workers and teachers reserve the rest
+
+
+@dataclass(frozen=True)
+class StageDemand:
+    """Processes that one stage of a trial starts beside the trial's own, which waits for them."""
+
+    workers: int = 0
+    gpus_per_worker: float = 0.0
+    min_workers: int = 0  # that have to run at the same time
+    teachers: bool = False  # in actors of this trial alone
 
 
 def search(
@@ -54,15 +66,14 @@ def search(
     started: Callable[[], AbstractContextManager[Run]],
     *,
     changed: Callable[[Record], None] = lambda record: None,
-    nested: bool = False,
+    demand: Sequence[StageDemand] = (),
 ) -> list[Record]:
     """Run trials until the budget is spent, and return the records of all trials, earlier starts
     included.
 
     ``started()`` connects to Ray and gives the function that runs one trial, ``changed(record)`` is
-    called for each that starts or ends. ``nested`` trials start processes of their own, which
-    reserve what they need: one such trial runs at a time unless ``max_concurrent`` is given. The
-    caller holds the lock of the directory.
+    called for each that starts or ends. ``demand`` is given where trials start processes of their
+    own, so that stopping a trial ends its process. The caller holds the lock of the directory.
     """
     study = open_study(config, name, directory)
     for record in records_of(study):
@@ -74,7 +85,7 @@ def search(
     if running or not searcher.spent():
         wait_for_trials(directory)
         with started() as run:
-            _tune(study, config, directory, run, searcher, nested)
+            _tune(study, config, directory, run, searcher, demand)
     return records_of(study)
 
 
@@ -84,17 +95,19 @@ def _tune(
     directory: Path,
     run: Run,
     searcher: StudySearch,
-    nested: bool,
+    demand: Sequence[StageDemand],
 ) -> None:
     for key, value in _SETTINGS.items():
         os.environ.setdefault(key, value)
+    import ray
     from ray import tune
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
 
     from road_ray.distributed.tune.searcher import scheduler
 
-    own_cpus = _OWN_CPUS if nested else config.cpus_per_trial
+    # The processes of a nested trial request what they need; its own actor only waits for them.
+    own_cpus = OWN_CPUS if demand else config.cpus_per_trial
     resources = {"CPU": own_cpus, "GPU": config.gpus_per_trial}
     resources = {key: amount for key, amount in resources.items() if amount}
     room("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
@@ -105,6 +118,7 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
+    at_once = max_concurrent(config, demand, ray.cluster_resources(), ray.available_resources())
     # Trials that wait for resources: one, so that few are drawn early, unless machines are added.
     pending = config.max_concurrent if scale_up_seconds() else None
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending or 1)
@@ -118,7 +132,7 @@ def _tune(
             search_alg=searcher,
             scheduler=scheduler(config, [t for t in study.trials if t.state.is_finished()]),
             num_samples=-1,
-            max_concurrent_trials=config.max_concurrent or (1 if nested else None),
+            max_concurrent_trials=at_once,
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time
         ),
         run_config=tune.RunConfig(
@@ -152,3 +166,42 @@ def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:
                     f"{timeout_seconds:g} s\n  fix: end them; nothing was started"
                 )
             time.sleep(0.2)
+
+
+def max_concurrent(
+    config: SearchConfig, stages: Sequence[StageDemand], total: Resources, free: Resources
+) -> int | None:
+    """Return how many trials may run at the same time: ``max_concurrent``, or else as many as the
+    ``free`` resources of a cluster allow, whichever stages they are in; one at a time if they start
+    teachers of their own. None: Tune counts trials without processes of their own.
+
+    Raises ``ClusterError`` for a stage whose workers do not fit ``total``, the resources of a
+    cluster that adds no machines.
+    """
+
+    def needed(stage: StageDemand, workers: int) -> dict[str, float]:
+        cpus = OWN_CPUS + workers if workers else config.cpus_per_trial
+        gpus = config.gpus_per_trial + workers * stage.gpus_per_worker
+        return {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+
+    for stage in stages:
+        least = needed(stage, stage.min_workers)
+        if stage.workers and not fitting(total, least, 1) and not scale_up_seconds():
+            raise no_room(
+                f"the cluster has no room for a trial with {stage.min_workers} workers",
+                {name: f"{amount:g}" for name, amount in least.items()},
+                total,
+                f"lower workers or gpus_per_trial, or add nodes; set {SCALE_UP_VARIABLE} if the "
+                "cluster adds nodes by itself",
+            )
+    if config.max_concurrent or not stages:
+        return config.max_concurrent
+    counts = [1 if s.teachers else fitting(free, needed(s, s.workers), 1) for s in stages]
+    places = max(1, min(counts))
+    if scale_up_seconds():
+        _log.warning(
+            "max_concurrent is not given: %d trials run at the same time, as many as the machines "
+            "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
+            places,
+        )
+    return places

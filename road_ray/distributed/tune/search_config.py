@@ -135,9 +135,9 @@ class SearchConfig(Config):
     """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
     ``seeds``."""
     max_concurrent: Free[int | None] = Field(None, ge=1)
-    """Number of trials that run at the same time. None: as many as the cluster has room for; one if
-    trials start workers, runs in parallel or teachers of their own. Fewer let ``tpe`` learn more
-    from each trial. On a cluster that adds machines, set it for such trials."""
+    """Number of trials that run at the same time. None: as many as the cluster has room for, the
+    workers of each trial counted; one if trials start teachers of their own. Fewer let ``tpe``
+    learn more from each trial. On a cluster that adds machines, set it for trials with workers."""
     cpus_per_trial: Free[float] = Field(1.0, gt=0)
     """Number of cores of each trial. Trials that start actors or workers request 0.1 cores; their
     actors and workers request the rest."""

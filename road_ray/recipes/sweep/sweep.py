@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
-from road_ray.distributed.tune.driver import search
+from road_ray.distributed.tune.driver import StageDemand, search
 from road_ray.distributed.tune.one_trial import DIVERGED, Record, trial_directory
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.preflight_checks import require_init, require_splits
@@ -66,13 +66,13 @@ def run(config: SweepConfig) -> Sweep:
     Mistakes that can be detected are raised before the first trial. If no trial is complete,
     ``DivergedError`` is raised where all of them diverged, else ``ResourceError``.
     """
-    nested = check_sources(config)
+    demand = check_sources(config)
     prepare_address(config.address)
     directory = config.directory
 
     @contextmanager
     def started() -> Iterator[TrialRunner]:
-        address = connected(config.address, dashboard=nested)
+        address = connected(config.address, dashboard=bool(demand))
         with address, teachers_of_trials(config) as pool:
             yield TrialRunner(config, pool)
 
@@ -81,7 +81,7 @@ def run(config: SweepConfig) -> Sweep:
             require_same(config, directory, RECORD)
         write_text_atomic(directory / RECORD, to_yaml(config))
         changed = _printed(config) if config.console == "plain" else lambda record: None
-        trials = search(config, config.name, directory, started, changed=changed, nested=nested)
+        trials = search(config, config.name, directory, started, changed=changed, demand=demand)
         done = Sweep(directory, config, trials)
         if config.keep == "best":
             _remove_models(done)
@@ -158,29 +158,31 @@ def _remove_models(done: Sweep) -> None:
                     shutil.rmtree(large, ignore_errors=True)
 
 
-def check_sources(config: SweepConfig) -> bool:
-    """Return True if trials start processes beside their own: workers, runs in parallel, teachers.
+def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
+    """Return the processes that trials start beside their own, by stage; empty if they start none.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing, ``DataError`` if a training
     file is.
     """
     drawn = [key.removeprefix(SECOND) for key in config.space]
-    nested = False
+    stages = []
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
         if place == 0 and stage.verb != "pretrain" and "init" not in drawn:
             require_init(base.init)
         taught = bool(locate_teachers(base)) and base.distillation.host == "actors"
         of_driver = place == 0 and taught_alike(config) is not None
-        parallel = base.workers or getattr(base, "max_concurrent", 0)
-        nested = nested or bool(parallel) or (taught and not of_driver)
+        side = getattr(base, "max_concurrent", None) or 0  # runs in parallel, which wait for room
+        workers, own = base.workers or side, taught and not of_driver
+        least = (base.min_workers or base.workers) if base.workers else min(side, 1)
+        stages.append(StageDemand(workers, base.gpus_per_worker, least, teachers=own))
         if any(key.startswith(_DATA) for key in drawn):
             continue
         if isinstance(base, PretrainConfig):
             require_probe(base)
         else:
             require_splits(base.data.splits(), "overrides.data.root=DIRECTORY of the data sets")
-    return nested
+    return tuple(stages) if any(stage.workers or stage.teachers for stage in stages) else ()
 
 
 @dataclass(frozen=True)

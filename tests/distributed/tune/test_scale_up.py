@@ -1,4 +1,6 @@
-"""A driver waits for trials of an earlier one; on a cluster that adds machines, one trial waits."""
+"""A driver waits for trials of an earlier one; how many trials fit, and how many run at the same
+time, on a cluster as it is and on one that adds machines.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ import pytest
 
 from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
-from road_ray.distributed.tune.driver import search, wait_for_trials
+from road_ray.distributed.tune.driver import StageDemand, max_concurrent, search, wait_for_trials
 from road_ray.distributed.tune.one_trial import Outcome
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.errors import ResourceError
+from road_ray.errors import ClusterError, ResourceError
 from tests.cluster import until
 
 TRIAL = """
@@ -46,6 +48,40 @@ def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):
         began = time.monotonic()
         wait_for_trials(tmp_path, timeout_seconds=60.0)
         assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("stages", "trials"),
+    [
+        ((StageDemand(teachers=True), StageDemand()), 1),
+        ((StageDemand(workers=4),), 3),  # of 16 cores; a trial reserves a tenth for itself
+        ((StageDemand(workers=2, gpus_per_worker=1.0, min_workers=2),), 2),
+        ((StageDemand(workers=32, min_workers=2), StageDemand()), 1),  # it gets fewer
+        ((), None),  # Tune counts them
+    ],
+)
+def test_as_many_trials_run_as_the_cluster_has_room_for(stages, trials):
+    total = {"CPU": 16.0, "GPU": 4.0}
+    assert max_concurrent(config(), stages, total, total) == trials
+    assert max_concurrent(config(max_concurrent=7), stages, total, total) == 7
+
+
+@pytest.mark.parametrize(
+    ("demand", "total"),
+    [
+        (StageDemand(workers=4, min_workers=4), {"CPU": 4}),  # and nothing left for the trial
+        (StageDemand(workers=2, gpus_per_worker=1.0, min_workers=2), {"CPU": 64, "GPU": 2}),
+        (StageDemand(workers=4, min_workers=2), {"CPU": 2}),
+    ],
+)
+def test_workers_without_room_are_refused(demand, total, monkeypatch, caplog):
+    stages = (StageDemand(), demand)
+    asked = config(gpus_per_trial=0.5)
+    with pytest.raises(ClusterError, match=r"no room for a trial with \d workers"):
+        max_concurrent(asked, stages, total, total)
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    assert max_concurrent(asked, stages, total, total) == 1
+    assert "max_concurrent is not given: 1 trials" in caplog.text
 
 
 def until_three_are_drawn(directory, params, on_report):

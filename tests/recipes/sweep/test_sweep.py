@@ -9,6 +9,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
+from road_ray.distributed.tune.driver import StageDemand
 from road_ray.distributed.tune.one_trial import Record, trial_directory
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.run_directory.run import lock_run_directory
@@ -99,16 +100,38 @@ def test_a_sweep_knows_what_its_trials_start(file, teachers):
     listed = teachers.directory / "teachers.json"
     first = teachers.directory / "teacher-0"
     overrides = [f"init={first}", f"overrides.distillation.teachers=[{listed}]"]
-    assert not check_sources(load_sweep("temperature", overrides))  # in the trial's process
+    assert check_sources(load_sweep("temperature", overrides)) == ()  # in the trial's process
     actors = [*overrides, "overrides.distillation.host=actors"]
-    assert not check_sources(load_sweep("temperature", actors))  # they answer before the trials
+    assert check_sources(load_sweep("temperature", actors)) == ()  # they answer before the trials
     live = load_sweep("temperature", [*actors, "distillation.answers=live"])
-    assert not check_sources(live)  # the driver starts those that all trials use
+    assert check_sources(live) == ()  # the driver starts those that all trials use
     drawn = [*actors, "space={data.max_length_tokens: {int: [32, 64]}}", "points=[]"]
-    assert check_sources(load_sweep("temperature", drawn))
-    assert not check_sources(load_sweep(file))
-    assert check_sources(load_sweep(file, ["workers=2"]))
-    assert check_sources(load_sweep(file, ["verb=teachers", "overrides.max_concurrent=4"]))
+    assert check_sources(load_sweep("temperature", drawn)) == (StageDemand(teachers=True),)
+    assert check_sources(load_sweep(file)) == ()
+
+
+def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
+    listed = teachers.directory / "teachers.json"
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "verb: pretrain\noverrides: {workers: 8, min_workers: 2, gpus_per_worker: 1}\n"
+        "then:\n  verb: distill\n  overrides:\n    data.dataset: sst2\n    data.root: miniature\n"
+        f"    distillation.teachers: ['{listed}']\n    distillation.host: actors\n"
+        "    distillation.resources.GPU: 0.25\n"
+        "metric: eval/sst2/accuracy\nscheduler: none\n"
+        "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
+    )
+    config = load_sweep(path, ["overrides.data.corpus=miniature"])
+    demand = check_sources(config)
+    assert demand == (
+        StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
+        StageDemand(teachers=True),
+    )
+
+
+def test_runs_in_parallel_may_wait_for_room(file):
+    parallel = load_sweep(file, ["verb=teachers", "overrides.max_concurrent=4"])
+    assert check_sources(parallel) == (StageDemand(workers=4, min_workers=1),)
 
 
 def test_a_second_start_of_the_same_sweep_is_refused(file):
