@@ -373,3 +373,18 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         assert check(bad) != []
     tree.cache_clear()
     mutable_classes.cache_clear()
+
+
+def test_a_circle_is_seen_and_one_for_type_checkers_alone_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "road_ray")
+    room = tmp_path / "road_ray" / "data"
+    room.mkdir(parents=True)
+    first, two, three = (room / f"{name}.py" for name in ("one", "two", "three"))
+    first.write_text("from road_ray.data import two\n")
+    two.write_text("from road_ray.data.three import x\n")
+    lazy, typed = "def f():\n    ", "if TYPE_CHECKING:\n    "
+    for start, expected in ((lazy, [{first, two, three}]), (typed, [])):
+        three.write_text(f"{start}from road_ray.data.one import y\n")
+        tree.cache_clear()
+        assert circles({path: needed_by(path) for path in (first, two, three)}) == expected
+    tree.cache_clear()

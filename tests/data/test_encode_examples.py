@@ -255,3 +255,11 @@ def test_a_write_that_fails_costs_a_warning(world, tokenizer, tmp_path, caplog):
     (tmp_path / "file").touch()
     assert load_or_encode(tmp_path / "file", "k", lambda: made) is made
     assert "features are not kept (data.cache" in caplog.text
+
+
+def test_a_sentence_is_one_segment(letters):
+    rows = encoded("sst2", [row("a b", label="positive"), row("c", label="negative")], letters)
+    assert read(rows, letters) == ["[CLS] a b [SEP]", "[CLS] c [SEP]"]
+    assert rows.first_segment.tolist() == rows.lengths.tolist() == [4, 3]
+    assert rows.gold["labels"].tolist() == [1, 0]
+    assert (rows.dataset, rows.task, rows.example.tolist()) == ("sst2", "sentiment", [0, 1])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
+import road_ray as rr
 from road_ray.data import catalog
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
@@ -103,3 +104,14 @@ def test_bf16_is_rounding_only_where_teachers_may_take_it(check, directories):
     check("its actor", halved)  # auto: this machine may differ from the actor's
     with pytest.raises(CheckpointError, match="rounding"):
         check("its actor", halved, TeacherOptions(precision="fp32"))
+
+
+@pytest.mark.trained
+def test_a_student_learns_from_a_decoder(sentiment, tmp_path):
+    publish_decoder(tmp_path / "gpt2", "gpt2", None)
+    chosen = {"distillation.teachers": [str(tmp_path / "gpt2")], "distillation.num_teachers": 1}
+    chosen |= {"distillation.host": "process", "training.steps": 2}
+    for answers in ("live", "once"):
+        chosen["distillation.answers"] = answers
+        run = rr.distill(overrides=sentiment | chosen, run_dir=tmp_path / answers)
+        assert "eval/sst2/accuracy" in run.metrics

@@ -392,3 +392,21 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
         plan.check_disk(tmp_path, 1 << 60)
     with pytest.raises(ResourceError, match="a worker needs"):
         plan.check_memory(1 << 60, False, 1)
+
+
+def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
+    first = connection.secrets.token_hex
+
+    def overtaken(size):
+        monkeypatch.setattr(connection.secrets, "token_hex", first)
+        connection.require_token(create=True)
+        made.append(connection.token_path().read_text())
+        return "f" * 64
+
+    made = []
+    monkeypatch.setattr(connection.secrets, "token_hex", overtaken)
+    connection.require_token(create=True)
+    os.environ.pop("RAY_AUTH_MODE")
+    assert len(made[0]) == 64
+    assert connection.token_path().read_text() == made[0]
+    assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]

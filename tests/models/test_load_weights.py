@@ -25,6 +25,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import hugging_face_config, load_encoder
 from road_ray.models.load_weights import label_order
 from tests import tiny_encoder
+from tests.published import publish
 
 TINY = tiny_encoder.TINY.model_copy(update={"intermediate_size": 48, "max_length_tokens": 64})
 
@@ -216,3 +217,14 @@ def test_label_order_takes_the_map_of_a_name_on_the_hub():
     names = dict(enumerate(("entailment", "neutral", "contradiction")))
     assert label_order(snapshot, names, NLI, {"org/nli-bert": turned}) == (0, 2, 1)
     assert label_order(snapshot, names, NLI, {"org/nli": turned}) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("head", ["", "ForMaskedLM"])
+def test_load_encoder_refuses_weights_of_a_field_that_the_configuration_lost(tmp_path, head):
+    place = publish(tmp_path / "deberta", "deberta-v2", head)
+    assert load_encoder(str(place)).encoder.LayerNorm is not None
+    output = json.loads((place / "config.json").read_text())
+    assert output.pop("norm_rel_ebd") == "layer_norm"
+    (place / "config.json").write_text(json.dumps(output))
+    with pytest.raises(CheckpointError, match=r"(?s)not in the model.*encoder\.LayerNorm"):
+        load_encoder(str(place))

@@ -12,6 +12,7 @@ import torch
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
+from road_ray.models.multitask import MultitaskModel
 from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
@@ -205,3 +206,16 @@ def test_a_training_within_its_warmup_is_warned_of(tmp_path, warmup, warns, capl
     run("electra", tmp_path, steps=None, total_steps=2, rates={"warmup_steps": warmup})
     assert ("never reaches optimizer.peak_lr" in caplog.text) is warns
     assert ("optimizer.warmup_steps=1" in caplog.text) is warns
+
+
+def test_checkpoints_on_the_way_leave_dropout_as_it_is(tmp_path, straight, monkeypatch):
+    """A thread exports while the next steps draw their dropout."""
+    expected, _ = straight("supervised")
+    export = MultitaskModel.export
+
+    def repeated(*arguments):
+        for _ in range(5):
+            export(*arguments)
+
+    monkeypatch.setattr(MultitaskModel, "export", repeated)
+    assert tiny.same(run("supervised", tmp_path, save_every_steps=1), expected)

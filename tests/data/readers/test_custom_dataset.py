@@ -210,18 +210,18 @@ TAGS = {"kind": "tag", "task": "x", "train": "x.conll"}
 @pytest.mark.parametrize(
     ("one", "other", "message"),
     [
-        ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "'c'.*; data.sets.one .* has .*'b'"),
+        ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "allowed: the same labels, in any order"),
         ({"labels": ["a", "b"]}, {"train": None}, "other: a data set without files"),
-        ({"labels": ["a", "b"]}, {"kind": "regress"}, "Regress.*data.sets.one .* has Classify"),
-        ({"kind": "regress"}, {"kind": "regress", "high": 5.0}, "high=5.0.* has .*high=1.0"),
-        ({"labels": ["a", "b"]}, {"label_map": {"0": "c"}}, "'0': 'c'.* has .*'a', 'b'"),
+        ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind is regress, data.sets.one of the same"),
+        ({"kind": "regress"}, {"kind": "regress", "high": 5.0}, "allowed: the same, for one head"),
+        ({"labels": ["a", "b"]}, {"label_map": {"0": "c"}}, r"labels \['c'\], those of .*'a', 'b'"),
         (
             TAGS | {"labels": ["O", "B-PER", "I-PER"]},
             TAGS | {"labels": ["O", "B-Per", "I-Per"]},  # tags are read as they are
-            "allowed: the same kind, head and labels",
+            "allowed: the same labels, in any order",
         ),
         ({"labels": ["a", "b"]}, {"task": "sentimnt"}, "did you mean 'sentiment'"),
-        ({"labels": ["a", "b"]}, {"task": "mrc"}, "Classify.*; task mrc has Span"),
+        ({"labels": ["a", "b"]}, {"task": "mrc"}, "kind is classify, task mrc is of kind Span"),
         ({"labels": ["a", "b"]}, {"metrics": ["f1_of_A"]}, "data.sets.other: .*no metric f1_of_A"),
         ({"labels": ["a", "b"]}, {"task": "nli", "metrics": ["f1"]}, "classify has no metric f1"),
     ],
@@ -296,6 +296,16 @@ def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
     (tmp_path / "r.csv").write_text("t,l\nsame,a\nSame,b\n")
     with pytest.raises(DataError, match="all 2 rows have one text"):
         read_examples(entry, "dev", tmp_path)
+
+
+def test_a_dev_fraction_keeps_all_questions_about_a_context_together(tmp_path):
+    rows = [{"id": str(n), "context": f"x {n % 10}", "question": f"{n}?"} for n in range(100)]
+    write_rows(tmp_path / "q.jsonl", rows)
+    mine = source(tmp_path, q={"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25})
+    entry, _ = find_dataset("q", mine)
+    train, dev = (read_examples(entry, part, tmp_path) for part in ("train", "dev"))
+    assert len(dev) == 30
+    assert not {item.context for item in train} & {item.context for item in dev}
 
 
 def test_a_wrong_label_beyond_max_rows_is_found(tokenizer, tmp_path):

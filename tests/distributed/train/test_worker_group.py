@@ -12,7 +12,7 @@ from ray.train import ControllerError, WorkerGroupError
 from road_ray.distributed import ray_private
 from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import Inbox, Messages, append
-from road_ray.errors import ClusterError, DataError
+from road_ray.errors import ClusterError, DataError, RoadError
 from road_ray.models import precision
 from road_ray.models.precision import default_device
 from road_ray.training.run_context import RunContext
@@ -138,3 +138,11 @@ def test_an_environment_variable_is_handed_on(monkeypatch):
     monkeypatch.setenv("ROAD_RAY_TEST", "1")
     assert get_env_vars_to_propagate()["ROAD_RAY_TEST"] == "1"
     ENV_VARS_TO_PROPAGATE.discard("ROAD_RAY_TEST")
+
+
+def test_an_error_of_an_unknown_class_is_one_of_the_cluster(tmp_path):
+    class FromElsewhereError(RoadError):
+        pass
+
+    Messages(tmp_path).fail(FromElsewhereError("x"))
+    assert type(Messages(tmp_path).failure()) is ClusterError
