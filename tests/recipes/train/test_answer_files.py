@@ -142,20 +142,38 @@ def test_a_file_that_is_no_teacher_is_refused_before_the_training(answered, colu
         answered(rows)
 
 
-@pytest.mark.parametrize("by", ["row", "order", "text"])
+@pytest.mark.parametrize("by", ["row", "order", "text", "key"])
 def test_numbers_of_rows_count_those_that_are_held_out_or_have_no_label(answered, tmp_path, by):
     texts = [f"film {number}" for number in range(30)]
-    own = [{"text": t, "label": ("bad", "good", "")[n % 3]} for n, t in enumerate(texts)]
+    labels = ("bad", "good", "")
+    own = [{"key": f"k{n}", "text": t, "label": labels[n % 3]} for n, t in enumerate(texts)]
     entry = {"train": str(write_rows(tmp_path / "own.csv", own)), "dev_fraction": 0.3}
-    entry |= {"text": "text", "label": "label", "labels": ["bad", "good"]}
+    entry |= {"text": "text", "label": "label", "labels": ["bad", "good"], "id": "key"}
     rows = [{"logit_bad": float(number), "logit_good": 0.0} for number in range(30)]
-    named = {"row": range(30), "text": texts}.get(by)
+    named = {"row": range(30), "text": texts, "key": [row["key"] for row in own]}.get(by)
     rows = [({by: name} | row) for name, row in zip(named or texts, rows, strict=True)]
+    if by == "key":
+        rows.reverse()
     if by == "order":
         rows = [{key: row[key] for key in ("logit_bad", "logit_good")} for row in rows]
     found = answered(rows, **{"data.sets": {"own": entry}, "data.dataset": "own"})
     assert 0 < len(found) < 20  # ten have no label, some are held out
     assert found == {(f"film {int(logits[0])}",): logits for logits in found.values()}
+
+
+def test_another_answer_to_a_row_in_a_shared_table_is_refused(student, tmp_path):
+    own = [{"text": f"film {n}", "label": ("bad", "good")[n % 2]} for n in range(40)]
+    answers = write_rows(tmp_path / "a.csv", [{"label": row["label"]} for row in own])
+    entry = {"train": str(tmp_path / "own.csv"), "dev": str(tmp_path / "own.csv")}
+    entry |= {"text": "text", "label": "label", "labels": ["bad", "good"]}
+    keys = {"data.sets": {"own": entry}, "data.dataset": "own"}
+    keys |= {"distillation.store": str(tmp_path / "store"), "data.evaluate_on": None}
+    write_rows(tmp_path / "own.csv", own)
+    student("first", answers, **keys)
+    student("again", answers, **keys)
+    write_rows(tmp_path / "own.csv", own[1:] + own[:1])  # its answers are in the order of the rows
+    with pytest.raises(DataError, match=r"another answer to .*film 1"):
+        student("turned", answers, **keys)
 
 
 ONE, TWO, THREE = ("one", "two"), ("three", "four"), ("five", "six")
