@@ -28,6 +28,7 @@ from road_ray.errors import Problem, shorten
 
 _MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
 _MOST_VALUES = 20_000  # after aliases are expanded
+_DEEPEST = 40
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet", ".arrow", ".gz")
 _TAG = "tag:yaml.org,2002:"
 _WIDTH = 100
@@ -125,7 +126,7 @@ def _parsed(text: str, name: str) -> tuple[Any, dict[Key, int]]:
             remedy = _data_remedy(Path(name)) or remedy
         raise InvalidConfig([Problem(where, f"is not valid YAML: {message}", remedy)]) from None
     except (YAMLError, ValueError, LookupError, RecursionError) as error:
-        deep = "it is nested too deeply"
+        deep = f"it is nested deeper than {_DEEPEST} levels"
         reason = deep if isinstance(error, RecursionError) else " ".join(str(error).split())
         message = f"is not valid YAML: {reason}"
         remedy = "write plain values, without nested aliases"
@@ -148,12 +149,14 @@ def _read(text: str) -> tuple[Any, dict[Key, int]]:
 
 
 def _note_lines(node: Node, key: Key, lines: dict[Key, int], remaining: list[int]) -> None:
-    """Note the line of every key and item. Raises ``ValueError`` for a text that is too large once
-    its aliases are expanded.
+    """Note the line of every key and item. Raises ``ValueError`` for a text that is too deep, or
+    too large once its aliases are expanded.
     """
     remaining[0] -= 1
     if remaining[0] < 0:
         raise ValueError(f"it holds more than {_MOST_VALUES} values once its aliases are expanded")
+    if len(key) > _DEEPEST:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
     inner = list(enumerate(node.value)) if isinstance(node, SequenceNode) else []
     for number, child in inner:
         lines[(*key, number)] = child.start_mark.line + 1
