@@ -33,6 +33,8 @@ from road_ray.system.files import (
 from road_ray.system.operating_system import is_disk_error
 from road_ray.system.remote_files import FAILURES, open_address
 
+Write = Callable[[Path], Mapping[str, str] | None]
+"""Writes the files of a checkpoint into a directory; returns the sha256 of those that it knows."""
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
 REMOVED = "removed.json"  # instead of the checkpoints of a finished run
@@ -67,9 +69,9 @@ class Checkpoints:
             if is_abandoned(path):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def save(self, step: int, write: Callable[[Path], object]) -> Path:
-        """Commit a checkpoint filled by ``write``, which is given a directory, remove older ones,
-        and return its directory. A valid checkpoint of that step is left as it is.
+    def save(self, step: int, write: Write) -> Path:
+        """Commit a checkpoint filled by ``write``, remove older ones, and return its directory. A
+        valid checkpoint of that step is left as it is.
 
         Raises ``ResourceError`` for errors of the disk; a failed checkpoint is removed.
         """
@@ -78,9 +80,9 @@ class Checkpoints:
         if not final.exists() or verify(final):
             try:
                 with staged_directory(final) as staged:
-                    write(staged)
+                    known = write(staged) or {}
                     paths = sorted(path for path in staged.rglob("*") if path.is_file())
-                    files = hashes_of(staged, paths)
+                    files = hashes_of(staged, paths, known)
                     manifest = {"format": FORMAT, "step": step, "files": files}
                     (staged / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
             except Exception as error:

@@ -201,7 +201,7 @@ class AsyncSaver:
     def _write(
         self, step: int, state: str, twin: Objective, files: Mapping[str, Mapping[str, Tensor]]
     ) -> None:
-        def write(directory: Path) -> None:
+        def write(directory: Path) -> dict[str, str]:
             write_tensors(directory / "model.safetensors", named_tensors(twin))
             for name, tensors in files.items():
                 write_tensors(directory / f"{name}.safetensors", tensors)
@@ -212,6 +212,7 @@ class AsyncSaver:
             if hashes := model_hashes(directory / "hf"):
                 record = json.dumps({"files": hashes}, indent=2) + "\n"
                 (directory / "hf" / MODEL_RECORD).write_text(record, encoding="utf-8")
+            return {f"hf/{name}": digest for name, digest in hashes.items()}
 
         directory, config = self._training.checkpoints.save(step, write), self._training.config
         if config.mirror is None:
