@@ -14,7 +14,7 @@ import hmac
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,8 +37,10 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as PlainHTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
 from road_ray.errors import DataError, RoadError
@@ -315,7 +317,7 @@ def build_api(
     )
     _answer_errors_as_json(app)
     if digest is None:
-        app.middleware("http")(partial(only_from_here, host))
+        app.add_middleware(OnlyFromHere, host=host)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -349,28 +351,34 @@ def build_api(
     return app
 
 
-async def only_from_here(
-    host: str, request: Request, answer: Callable[[Request], Awaitable[Response]]
-) -> Response:
+class OnlyFromHere:
     """Middleware that refuses a request whose headers Host and Origin name neither this machine nor
     ``host``: a page of another site, whose name its owner points to this machine, could read the
     answers. Browsers name that site.
     """
-    given = request.headers
-    for header, site in {
-        "Host": f"//{given.get('host', '')}",
-        "Origin": given.get("origin"),
-    }.items():
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app, self._host = app, host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it with status 403."""
+        answer = self._app
+        headers = Headers(scope=scope) if scope["type"] == "http" else {}
+        sites = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin") or ""}
+        for header, site in sites.items() if headers else ():
+            if site and not self._is_here(site):
+                allowed = f"localhost, 127.0.0.1, ::1, {self._host}; others need a token"
+                shown = site.removeprefix("//")
+                refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
+                answer = JSONResponse(refusal.detail, refusal.status_code)
+        await answer(scope, receive, send)
+
+    def _is_here(self, site: str) -> bool:
         try:
-            name = None if not site else urlsplit(site).hostname or ""
+            name = urlsplit(site).hostname or ""
         except ValueError:
-            name = ""
-        if name is not None and not is_loopback(name) and name != host.lower():
-            allowed = f"localhost, 127.0.0.1, ::1, {host}; others need a token"
-            shown = str(site).removeprefix("//")
-            refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
-            return JSONResponse(refusal.detail, refusal.status_code)
-    return await answer(request)
+            return False
+        return is_loopback(name) or name == self._host.lower()
 
 
 def _answer_errors_as_json(app: FastAPI) -> None:
