@@ -179,17 +179,23 @@ def test_a_restart_does_not_draw_the_same_again(tmp_path):
     assert len(set(drawn)) == 3
 
 
-def test_a_grid_is_enqueued_once_behind_the_given_points(tmp_path):
+def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch):
     space = {"x": {"int": [0, 59]}, "c": {"choice": [1, True, "1", 1.5, [2]]}}
     points = [{"x": 7, "c": True}, {"x": 7}, {"x": 7, "c": True}]
     overrides = {"space": space, "sampler": "grid", "points": points, "trials": 1000}
     config = load(SearchConfig, base=BASE | overrides)
+    compared = []
+    same = optuna.Study._should_skip_enqueue
+    monkeypatch.setattr(
+        optuna.Study, "_should_skip_enqueue", lambda *a: compared.append(a) or same(*a)
+    )
     for _ in range(2):
         trials = open_study(config, "s", tmp_path).get_trials(deepcopy=False)
         fixed = [trial.system_attrs["fixed_params"] for trial in trials]
         assert fixed[:2] == points[:2]
         assert len(fixed) == 1 + 60 * 5
         assert len({json.dumps(point) for point in fixed}) == len(fixed)
+    assert compared == []
     assert config.most_trials == 1 + 60 * 5
 
 
@@ -264,23 +270,3 @@ def test_two_sweeps_of_one_name_in_one_database_are_refused(places):
         open_storage(search(storage=url), "s", two)
     shutil.move(first, two / "moved")  # a sweep goes on wherever it was moved to
     assert open_storage(search(storage=url), "s", two / "moved").trials == []
-
-
-def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch):
-    space = {"x": {"int": [0, 59]}, "c": {"choice": [1, True, "1", 1.5, [2]]}}
-    points = [{"x": 7, "c": True}, {"x": 7}, {"x": 7, "c": True}]
-    overrides = {"space": space, "sampler": "grid", "points": points, "trials": 1000}
-    config = load(SearchConfig, base=BASE | overrides)
-    compared = []
-    same = optuna.Study._should_skip_enqueue
-    monkeypatch.setattr(
-        optuna.Study, "_should_skip_enqueue", lambda *a: compared.append(a) or same(*a)
-    )
-    for _ in range(2):
-        trials = open_study(config, "s", tmp_path).get_trials(deepcopy=False)
-        fixed = [trial.system_attrs["fixed_params"] for trial in trials]
-        assert fixed[:2] == points[:2]
-        assert len(fixed) == 1 + 60 * 5
-        assert len({json.dumps(point) for point in fixed}) == len(fixed)
-    assert compared == []
-    assert config.most_trials == 1 + 60 * 5
