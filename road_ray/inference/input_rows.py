@@ -194,10 +194,9 @@ def _check_columns(
         wanted += of_training or lacking
     if missing := [name for name in wanted if name not in row]:
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
-        raise DataError(
-            f"{first_line}\n  fix: name the columns of this file by --column FIELD=NAME and "
-            "--keep NAME"
-        )
+        chosen = " ".join(f"--column {name}=NAME" for name in lacking)
+        named = chosen or "--column FIELD=NAME and --keep NAME"
+        raise DataError(f"{first_line}\n  fix: name the columns of this file by {named}")
 
 
 def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
