@@ -58,7 +58,7 @@ def predict(
     keep: KeepOption = None,
     ignore: IgnoreOption = None,
     head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
-    n_best: Annotated[int, typer.Option(help="number of answers to list", min=1)] = 1,
+    n_best: Annotated[int, typer.Option(help="number of answers to list", min=1, max=20)] = 1,
     threshold: Annotated[
         float | None, typer.Option(help="no-answer threshold, or inf, or a label's probability")
     ] = None,

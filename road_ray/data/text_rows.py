@@ -300,7 +300,7 @@ def _in_context(
     offsets, most = np.full((of_rows[-1], 2), -1, np.int32), np.zeros(of_rows[-1], np.bool_)
     offsets[flat] = characters
     scores = 100 * np.minimum(place, lengths[row] - 1 - place) + lengths[row]  # in hundredths
-    token = example[row] * (len(row) + 1) + number  # the same in all windows
+    token = example[row].astype(np.int64) * (len(row) + 1) + number  # the same in all windows
     order = np.lexsort((row, -scores, token))
     most[flat[order[np.diff(token[order], prepend=-1) != 0]]] = True
     places = np.where(has_all[:, None], places, 0)

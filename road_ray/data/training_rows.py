@@ -99,7 +99,7 @@ def corrected(
             "  allowed: data sets with one or several labels a text or pair"
         )
     several = isinstance(task.kind, MultiLabel)
-    corrections = _read(path, task.kind.labels, several=several)
+    corrections = _read(path, task.kind, len(dataset.columns.text))
     kept, unused = list[Example](), set(corrections)
     for example in examples:
         assert isinstance(example, TextExample)
@@ -129,9 +129,9 @@ def label_set_text(labels: Sequence[str], chosen: Collection[str]) -> str:
     return json.dumps([label for label in labels if label in chosen], ensure_ascii=False)
 
 
-def _read(path: Path, labels: Sequence[str], *, several: bool) -> dict[tuple[str, str], str]:
+def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple[str, str], str]:
     """Return the correction of each row that has one, by its texts and label."""
-    corrections = {}
+    corrections, labels, several = {}, kind.labels, isinstance(kind, MultiLabel)
     for where, row in table_rows(path):
         if missing := [name for name in ("correction", "label", "text") if name not in row]:
             raise DataError(
@@ -148,7 +148,7 @@ def _read(path: Path, labels: Sequence[str], *, several: bool) -> dict[tuple[str
                 f"{did_you_mean(unknown[0], [DROP, *labels])}\n"
                 f"  allowed: {DROP}, {'a list of ' * several}{', '.join(labels)}"
             )
-        texts = tuple(filter(None, (row["text"], row.get("text_pair"))))
+        texts = (row["text"], row.get("text_pair") or "")[:num_texts]
         if correction:
             corrections[TextExample("", texts, None, "").fold_text(), row["label"]] = correction
     return corrections

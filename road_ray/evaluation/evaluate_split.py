@@ -214,7 +214,7 @@ def evaluate_logits(
         words = metrics.word_logits(split.features, sentences, logits)
         tags = [metrics.predicted_tags(kind.labels, sentence) for sentence in words]
         of_types: dict[str, Any] = {}
-        if all(sentence.tags for sentence in sentences):
+        if all(sentence.tags is not None for sentence in sentences):
             gold_tags = [sentence.tags or () for sentence in sentences]
             found = metrics.entity_scores(tags, gold_tags)
             of_types = {"per_label": metrics.table_of_entities(tags, gold_tags)}

@@ -104,7 +104,7 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
     for where, row in file_rows(source):
         if missing := [name for name in columns if name not in row]:
             raise DataError(missing_columns(where, missing, list(row)).split("\n")[0])
-        rows.append({name: str(row[name]) for name in dict.fromkeys(columns)})
+        rows.append({name: "" if row[name] is None else str(row[name]) for name in columns})
         shown = {**rows[-1], "labels": ", ".join(settings.labels)}
         prompts.append(_filled(settings.prompt, shown))
     with closing(PartialOutput(output, "answer", {})) as file:

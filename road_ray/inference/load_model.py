@@ -145,6 +145,8 @@ def _check_options(
             )
     if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
+    if not 1 <= n_best <= 20:
+        raise ConfigError(f"n_best = {n_best}\n  allowed: 1 to 20 answers")
     if threshold is not None and math.isnan(threshold):
         raise ConfigError("threshold = nan\n  allowed: a number, inf (answer always) or -inf")
 

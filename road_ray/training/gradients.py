@@ -216,10 +216,10 @@ class LossGuard:
 
     def is_spike(self, loss: float) -> bool:
         """Add a loss; return True if it is more than twice the largest of the last 50, of which
-        there must be at least ten.
+        there must be at least ten, and one above 0.
         """
         limit = _FACTOR * max(self._recent, default=loss)
-        spike = len(self._recent) >= _LEAST_STEPS and loss > limit
+        spike = len(self._recent) >= _LEAST_STEPS and loss > limit > 0
         # A spike counts as the limit: the next one is seen too, a new level soon is none.
         self._recent.append(limit if spike else loss)
         return spike

@@ -175,6 +175,7 @@ def _resume(
     if worker.is_main and (directory / "best.safetensors").is_file():
         state["best"] = load_file(directory / "best.safetensors")
     training.journal.truncate_after(int(state["step"]))
+    training.context.step = int(state["step"])
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
     if training.journal.enabled:
         _log.info("resuming from %s", directory)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ from sklearn.metrics import (
     precision_recall_curve,
 )
 
+from road_ray.data.catalog import dataset
 from road_ray.data.examples import Answer, Features, SpanExample, TagExample
+from road_ray.data.load_split import Split
+from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation import squad
+from road_ray.evaluation.evaluate_split import evaluate_logits
 from road_ray.evaluation.metrics import (
     best_thresholds,
     calibration_metrics,
@@ -213,6 +218,12 @@ def test_words_over_several_rows_get_the_tag_of_their_first_token():
     logits = [np.eye(3, dtype=np.float32)[[0, 1, 2, 0]], np.eye(3, dtype=np.float32)[[2, 0, 1]]]
     (words,) = word_logits(rows, examples, logits)
     assert predicted_tags(TAGS, words) == ["B-PER", "I-PER", "O"]
+    tagged = [
+        replace(examples[0], tags=("B-PER", "I-PER", "O")),
+        TagExample("1", (), (), "f:2"),
+    ]  # no word
+    split = Split(dataset("conll2003"), Task("ner", Tag(TAGS)), tagged, rows)
+    assert evaluate_logits(split, logits).metrics["entity_f1"] == 100
 
 
 def rows(scale: float, count: int = 4000):

@@ -215,8 +215,9 @@ def test_an_empty_answer_does_not_end_the_log_probabilities(label, server):
         return completion(text, body, count)
 
     server.answer = answer
-    _, rows = label(TEXTS, concurrency=1)
+    _, rows = label([*TEXTS, None], concurrency=1)
     assert all(0 < row["probability_positive"] < 1 for row in rows[1:])  # not of votes
+    assert rows[-1]["text"] == ""
 
 
 @pytest.mark.slow

@@ -88,6 +88,8 @@ CELLS = {"review": "fine", "label": "bad", "my stars": "3", "number": "7", "inpu
 LABELS = {"input_input_label": "bad", "input_label": "x"}
 REVIEWS = TrainedInput({"text": "review"}, id="number")
 PAIRS = TrainedInput({"text": "title", "text_pair": "text"})  # one is named like the first field
+KEPT = {"keep": {"tags": "y", "input_tags": "z"}}
+BOTH = {"input_input_tags": "1", "input_tags": "2"}
 CHOICES = TrainedInput({"question": "q", "choices": ["a", "b"]})
 ANY = TrainedInput({"text": "text"})
 
@@ -101,6 +103,7 @@ ANY = TrainedInput({"text": "text"})
         (CELLS, REVIEWS, {"ignore": ("label", "input_label")}, ("fine", "7"), {"my stars": "3"}),
         (CELLS, REVIEWS, {"keep": {"gold": "label"}}, ("fine", "7"), {"gold": "bad"}),
         (CELLS, REVIEWS, {"keep": {"score_x": "label"}}, ("fine", "7"), {"input_score_x": "bad"}),
+        ({"text": "a", "y": "1", "z": "2"}, ANY, KEPT, ("a", "0"), BOTH),
         (CELLS, REVIEWS, {"fields": {"text": "my stars"}}, ("3", "7"), LABELS | {"review": "fine"}),
         ({"title": "a", "text": "b"}, PAIRS, {}, ("a", "b", "0"), {}),
         ({"text": "a", "text_pair": "b"}, PAIRS, {}, ("a", "b", "0"), {}),  # by fields of the model
@@ -114,6 +117,14 @@ def test_columns_of_the_training_or_chosen_ones_are_read_and_others_carried_thro
     [row] = input_rows(path, ColumnChoice(**choice), trained)
     assert tuple(row.fields[name] for name in (*trained.fields, "id")) == fields
     assert row.copied == copied
+
+
+def test_quotes_are_letters_where_they_were_in_training(tmp_path):
+    path = str(tmp_path / "rows.tsv")
+    (tmp_path / "rows.tsv").write_text('text\tlabel\n"fine"\t1\n')
+    for layout, text in (("table", "fine"), ("glue_tsv", '"fine"')):
+        [row] = input_rows(path, EACH, TrainedInput({"text": "text"}, layout=layout))
+        assert row.fields["text"] == text
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,8 @@ def test_a_text_without_words_has_no_tags_and_ends_nothing(exported):
 def test_options_of_answers_are_refused_for_a_model_of_classes(exported, option):
     with pytest.raises(ConfigError, match="has no answers in a context"):
         load(exported("sentiment"), **option)
+    with pytest.raises(ConfigError, match="n_best = 21\n  allowed: 1 to 20"):
+        load(exported("mrc"), n_best=21)
 
 
 def test_a_model_of_several_heads_wants_one_named(exported, tmp_path):

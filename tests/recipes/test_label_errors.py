@@ -11,9 +11,11 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
+from road_ray.data.catalog import dataset, task
+from road_ray.data.examples import TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.data.training_rows import FIELDS, fold_of
+from road_ray.data.training_rows import FIELDS, corrected, fold_of
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.label_errors import find_label_errors, find_label_set_errors, label_errors
 from road_ray.recipes.train.config import FinetuneConfig
@@ -98,6 +100,12 @@ def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
 def test_teachers_that_have_seen_all_rows_find_no_errors(teachers):
     with pytest.raises(ConfigError, match="road teachers num_folds=5"):
         label_errors(teachers.directory / "teachers.json")
+
+
+def test_a_pair_with_an_empty_text_is_corrected(tmp_path):
+    pair = TextExample("0", ("", "b"), "neutral", "f:1")
+    (tmp_path / "errors.csv").write_text("correction,label,text,text_pair\ndrop,neutral,,b\n")
+    assert corrected([pair], tmp_path / "errors.csv", dataset("snli"), task("snli")) == []
 
 
 def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypatch):

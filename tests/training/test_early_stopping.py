@@ -87,8 +87,8 @@ def test_a_resumed_run_is_as_patient(tmp_path, kill_at):
     assert same(resumed.state_dict(), objective.state_dict())
     # Ended already: nothing is trained any more, and the best weights are there again.
     (tmp_path / "stopped" / "metrics.jsonl").unlink()
-    again, seen = run(tmp_path / "stopped", patience=2)
-    assert not seen
+    again, seen = run(tmp_path / "stopped", patience=2, context=(context := RunContext()))
+    assert (seen, context.step) == ({}, 8)
     assert same(again.state_dict(), objective.state_dict())
 
 

@@ -80,7 +80,7 @@ def row_type(trained: TrainedInput) -> type[RequestRow]:
         if not isinstance(row, dict):
             return row
         named = trained.named(row)
-        if "words" in fields and len({"text", "words"} & named.keys()) != 1:
+        if "words" in fields and (named.get("text") is None) == (named.get("words") is None):
             raise ValueError("give either text or words")
         return named
 

@@ -33,7 +33,7 @@ class ServingConfig(Config):
     threshold: float | None = None
     """No-answer threshold, or of several labels the probability above which each is predicted; by
     default the stored one."""
-    n_best: int = Field(1, ge=1)
+    n_best: int = Field(1, ge=1, le=20)
     """Number of answers to list."""
     min_confidence: float = Field(0.0, ge=0, le=1)
     """Probability below which ``label`` or ``choice`` is null."""

@@ -98,26 +98,23 @@ def fit_worker_group(
     propagate_environment_variable("RAY_ADDRESS")
     try:
         with temporary_variables({"RAY_ADDRESS": ray.get_runtime_context().gcs_address}):
-            metrics: dict[str, float] = _supervise(
+            return _supervise(
                 lambda: _persistent(trainer.fit, scratch).return_value, messages, context
             )
-            return metrics
-    except RoadError:
-        raise
-    except Exception as error:
-        raise _user_error(error) from error
     finally:
         shutil.rmtree(storage, ignore_errors=True)
 
 
-def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext) -> Any:
+def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext) -> dict[str, Any]:
     """Return the result of ``work``, which runs in a thread. Meanwhile this thread forwards
     SIGTERM, Ctrl-C and ``context.stop`` to the workers and their rows to ``context.on_row``, and
     logs deaths.
 
-    Raises the failure that a worker reported, also when ``work`` ended in another way.
+    Raises the failure that a worker reported, also when ``work`` ended in another way, and
+    ``ClusterError`` for workers that died again and again; else Ray's error, whose traceback shows
+    where in a worker it was raised.
     """
-    outcome: Future[Any] = Future()
+    outcome: Future[dict[str, Any]] = Future()
 
     def run() -> None:
         try:
@@ -143,8 +140,17 @@ def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext)
                 _log.warning("stopping after the step in progress; repeat to stop at once")
             forward()
         forward()
+    error = outcome.exception()
     if failure := messages.failure():
-        raise failure from outcome.exception()
+        raise failure from error
+    failures = [*getattr(error, "worker_failures", {}).values()]
+    failures = failures or [getattr(error, "controller_failure", error)]
+    if died := [failure for failure in failures if isinstance(failure, RayActorError)]:
+        raise ClusterError(
+            f"workers died again and again, and got no further: {first_line(died[0])}\n"
+            f"  was it for memory? then: {REMEDY}\n"
+            "  kept: the checkpoints; the same command resumes from the newest"
+        ) from error
     return outcome.result()
 
 
@@ -265,22 +271,6 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
             if messages.failure() is not None:
                 return None
             raise
-
-
-def _user_error(error: Exception) -> Exception:
-    """Return a ``ClusterError`` for workers that died again and again; else Ray's error, whose
-    traceback shows where in a worker it was raised.
-    """
-    failures = [*getattr(error, "worker_failures", {}).values()]
-    failures = failures or [getattr(error, "controller_failure", error)]
-    deaths = [failure for failure in failures if isinstance(failure, RayActorError)]
-    if not deaths:
-        return error
-    return ClusterError(
-        f"workers died again and again, and got no further: {first_line(deaths[0])}\n"
-        f"  was it for memory? then: {REMEDY}\n"
-        "  kept: the checkpoints; the same command resumes from the newest"
-    )
 
 
 _LOOK_SECONDS = 1.0

@@ -182,7 +182,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         last = train(objective, steps, training, worker)
         if worker.is_main and not context.plan_only:
             if config.data.evaluate_on:
-                log.write(total, metrics := evaluate())
+                log.write(context.step, metrics := evaluate())
                 last = last | metrics
             corpus = made.corpora[-1].manifest
             record: dict[str, Any] = {"objective": config.objective.name, "corpus": corpus}

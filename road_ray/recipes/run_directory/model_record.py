@@ -175,6 +175,8 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
+        if dataset.layout == "glue_tsv" and suffix_of(Path(file)) == ".tsv":
+            entry["layout"] = dataset.layout  # whose quotes are letters
     kept = {k: v for k, v in (entry | sets.get(name, {})).items() if k not in _OF_FILES}
     path = Path(file).expanduser().resolve()
     if "id" in kept and suffix_of(path) in TABLES:

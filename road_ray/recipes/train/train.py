@@ -184,7 +184,7 @@ def main(
             metrics, tuned = evaluate(config, worker, prepared, log, mixture.evaluated, last=True)
             if worker.is_main:
                 export(config, prepared, teachers, metrics, tuned, training.record)
-                log.write(total, metrics)
+                log.write(context.step, metrics)
                 log.finish(metrics)
     worker.barrier()
     return metrics

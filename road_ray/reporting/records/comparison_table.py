@@ -201,8 +201,9 @@ def _path_of(members: Sequence[RunRecord]) -> tuple[str, ...]:
     if len(members) == 1:
         return (*folders, name)
     kept = [folder for folder in folders if not re.fullmatch(r"seed[-_]?\d+", folder)]
-    stem = re.sub(r"([-_]?seed[-_]?|[-_])\d+$", "", name)
-    return (*kept, stem) if stem else tuple(kept)
+    stems = {re.sub(r"([-_]?seed[-_]?|[-_])\d+$", "", x.directory.resolve().name) for x in members}
+    stems = stems if len(stems) == 1 else {f"{name} and {len(members) - 1} more"}
+    return (*kept, *filter(None, stems))
 
 
 def is_decisive(key: str) -> bool:

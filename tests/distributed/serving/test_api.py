@@ -109,7 +109,8 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
     http = client("tag")
     words = http.post("/predict", json={"words": ["Nobody", "in", "York"]})
     assert words.json()["words"] == ["Nobody", "in", "York"]
-    for row in ({}, {"text": "a", "words": ["a"]}, {"words": []}):
+    assert http.post("/predict", json={"text": "Nobody", "words": None}).status_code == 200
+    for row in ({}, {"text": "a", "words": ["a"]}, {"words": []}, {"words": None}):
         assert http.post("/predict", json=row).status_code == 422
     empty = http.post("/predict", json={"text": "   "})
     assert (empty.status_code, empty.json()["tags"]) == (200, [])

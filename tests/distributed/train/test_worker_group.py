@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -18,14 +19,17 @@ from road_ray.models.precision import default_device
 from road_ray.training.run_context import RunContext
 
 
-def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
+def test_workers_that_die_for_ever_are_an_error_of_the_cluster(tmp_path):
+    def fit(error):
+        raise error
+
     gone = {0: RuntimeError("Connection closed by peer"), 1: RayActorError()}
     for error in (WorkerGroupError("x", gone), ControllerError(RayActorError()), RayActorError()):
-        user_error = module._user_error(error)
-        assert isinstance(user_error, ClusterError)
-        assert "the same command resumes" in str(user_error)
-    own = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
-    assert module._user_error(own) is own, "its traceback is what helps"
+        with pytest.raises(ClusterError, match="the same command resumes"):
+            module._supervise(partial(fit, error), Messages(tmp_path), RunContext())
+    error = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
+    with pytest.raises(WorkerGroupError):  # its traceback is what helps
+        module._supervise(partial(fit, error), Messages(tmp_path), RunContext())
 
 
 def test_deaths_are_no_end_as_long_as_the_run_gets_further(tmp_path):

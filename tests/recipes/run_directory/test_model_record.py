@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 
@@ -113,22 +114,24 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"),
+    ("name", "file", "rows", "text"),
     [
-        ("sst2", "sentence,label\nfine,1\n"),
-        ("mrpc", "Quality,#1 ID,#2 ID,#1 String,#2 String\n1,4,5,fine,good\n"),
+        ("sst2", "new.csv", 'sentence,label\n"fine",1\n', "fine"),
+        ("sst2", "new.tsv", 'sentence\tlabel\n"fine"\t1\n', '"fine"'),  # as in GLUE's files
+        ("cola", "new.tsv.gz", "gj04\t1\t\tfine\n", "fine"),
+        ("mrpc", "new.csv", "Quality,#1 ID,#2 ID,#1 String,#2 String\n1,4,5,fine,good\n", "fine"),
     ],
 )
 def test_a_file_may_have_the_columns_of_a_data_set_of_the_catalogue(
-    recorded, tmp_path, tokenizer, name, rows
+    recorded, tmp_path, tokenizer, name, file, rows, text
 ):
     model = recorded({"datasets": [name]})
-    (tmp_path / "new.csv").write_text(rows)
-    given = {"file": str(tmp_path / "new.csv"), "sets": {f"my_{name}": {"metrics": ["matthews"]}}}
+    (tmp_path / file).write_bytes(gzip.compress(rows.encode()) if "gz" in file else rows.encode())
+    given = {"file": str(tmp_path / file), "sets": {f"my_{name}": {"metrics": ["matthews"]}}}
     data = with_trained_data(EvaluateDataConfig.model_validate(given), str(model))
     assert (data.datasets, data.sets[f"my_{name}"].metrics) == ((f"my_{name}",), ("matthews",))
     split = load_split(f"my_{name}", "dev", data, tokenizer, evaluated=True)
-    assert split.features.gold["labels"].tolist() == [1]
+    assert (split.features.gold["labels"].tolist(), split.examples[0].texts[0]) == ([1], text)
 
 
 def test_a_file_for_several_data_sets_is_refused(recorded, tmp_path):

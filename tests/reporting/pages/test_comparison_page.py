@@ -58,6 +58,7 @@ def texts(table):
     [
         (("none-{}", "kd-{}"), ["none", "kd"]),
         (("mrpc/seed-{}",), ["mrpc"]),
+        (("run{}",), ["run0 and 1 more"]),
         (("a/seed-{}/sst2", "b/seed-{}/sst2"), ["a/sst2", "b/sst2"]),  # its number is no seed
     ],
 )
