@@ -114,7 +114,8 @@ class Supervised(Objective):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
-        self.class_weights, self.label_smoothing = class_weights, label_smoothing
+        self.label_smoothing = label_smoothing
+        self.register_buffer("class_weights", class_weights, persistent=False)
         self.model = model
         self.weights = dict(weights or {})
         self.encoder = model.encoder
@@ -143,9 +144,9 @@ class Supervised(Objective):
 
     def losses(self, logits: Tensor, batch: Batch) -> Losses:
         """Return the loss of the batch's own task, unweighted."""
-        weights, smoothing = self.class_weights, self.label_smoothing
-        task = self.model.tasks[batch["task"]]
-        loss = label_loss(task, logits, batch, class_weights=weights, smoothing=smoothing)
+        weights: Any = self.class_weights  # a buffer: a copy in every step would wait for a GPU
+        options = {"class_weights": weights, "smoothing": self.label_smoothing}
+        loss = label_loss(self.model.tasks[batch["task"]], logits, batch, **options)
         return Losses({batch["dataset"]: Term(*loss)})
 
     def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
