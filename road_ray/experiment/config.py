@@ -121,6 +121,7 @@ class ExperimentConfig(Config):
         for name, arm in self.arms.items():
             _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
         for name, arm in self.arms.items():
+            _check_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
             _known("against", name, arm.against, self.arms)
             beside = arm.model_dump(exclude_defaults=True).keys()
             if arm.combine and not (arm.teachers and beside <= _OF_COMBINED):
@@ -136,6 +137,11 @@ class ExperimentConfig(Config):
                     raise ValueError(f"arms: a cycle of start_from: {' -> '.join([*path, before])}")
                 path.append(before)
         return self
+
+
+def _check_keys(where: str, *given: Mapping[str, object]) -> None:
+    if own := [key for keys in given for key in keys if key in ("run_dir", "seed", "console")]:
+        raise ValueError(f"{where}.{own[0]}: it is that of the experiment\n    fix: leave it out")
 
 
 def _known(key: str, arm: str, names: Any, allowed: Mapping[str, object]) -> None:
@@ -264,6 +270,7 @@ class ReproduceConfig(RunConfig):
                 "    allowed: names, each with the keys that the arm changes: "
                 "{slow: {keys: {optimizer.peak_lr: 1e-5}}, fast: {}}"
             )
+        _check_keys("targets", *(self.targets or self.compared.targets).values())
         if unknown := [name for name in self.arms if name not in known]:
             raise ValueError(
                 f"arms: {self.comparison} has no arm {unknown[0]}{did_you_mean(unknown[0], known)}"

@@ -161,7 +161,7 @@ def experiment_table(experiment: Experiment, outcomes: Outcomes, name: str = "")
     against = {arm: experiment.arms[arm].against or (first,) for arm in others}
     return ComparisonTable(
         comparison=name or experiment.config.comparison,
-        about=experiment.config.compared.about or experiment.config.run_dir.name,
+        about=experiment.config.compared.about or experiment.config.run_dir.resolve().name,
         source=experiment.config.compared.source,
         data_sets=metrics,
         arms=[

@@ -127,7 +127,8 @@ def _model_metrics(
     for name, task in tasks.items():
         # A mixture may have a head for each data set; one that it has not seen gets that of the
         # first of its task.
-        heads[name] = head_for(directory, task, name) or first.get(task.name, directory)
+        own = head_for(directory, task, name.removeprefix("my_"))  # of a file, my_NAME
+        heads[name] = own or first.get(task.name, directory)
         first.setdefault(task.name, heads[name])
     tuned: float | Thresholds | None = None
     metrics: dict[str, float] = {}
@@ -176,8 +177,9 @@ def evaluate_ensemble(
     its own tokenizer; raises ``CheckpointError`` for different ones of answers and tags, which are
     those of tokens.
     """
-    places = [locate_model(model_directory(str(directory))) for directory in directories]
     _, task = find_dataset(names[0], source)
+    models = [locate_model(model_directory(str(directory))) for directory in directories]
+    places = [head_for(model, task, names[0]) or model for model in models]
     if isinstance(task.kind, Span | Tag):
         check_equal_tokenizers(places)
     options = TeacherOptions(label_map=label_map)

@@ -21,6 +21,8 @@ from road_ray.verbs import configure
         (["experiment.arms={a: {start_from: b}, b: {start_from: a}}"], r"a cycle of .*a -> b -> a"),
         (["experiment.arms={a: {start_from: b}, b: {start_from: c}}"], r"b.start_from = c: there"),
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
+        (["experiment.arms={a: {keys: {seed: 5}}, b: {}}"], r"arms: a\.seed: it is that of the"),
+        (["comparison=low_resource", "targets={sst2: {seed: 1}}"], r"targets\.seed: it is that"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
         (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),
         (["experiment.arms={a: {abuot: x}}"], r"experiment: arms\.a\.abuot"),
@@ -37,6 +39,11 @@ from road_ray.verbs import configure
 def test_bad_keys_are_named(given, message):
     with pytest.raises(ConfigError, match=message):
         configure("reproduce", overrides=given)
+
+
+def test_an_arm_with_nothing_below_it_is_an_arm():
+    config = configure("reproduce", overrides=["experiment.arms={a: null, b: {about: B}}"])
+    assert [*config.compared.arms] == ["a", "b"]
 
 
 def test_a_comparison_that_is_null_is_a_mistake_of_its_line(tmp_path):

@@ -119,14 +119,6 @@ def test_columns_of_the_training_or_chosen_ones_are_read_and_others_carried_thro
     assert row.copied == copied
 
 
-def test_quotes_are_letters_where_they_were_in_training(tmp_path):
-    path = str(tmp_path / "rows.tsv")
-    (tmp_path / "rows.tsv").write_text('text\tlabel\n"fine"\t1\n')
-    for layout, text in (("table", "fine"), ("glue_tsv", '"fine"')):
-        [row] = input_rows(path, EACH, TrainedInput({"text": "text"}, layout=layout))
-        assert row.fields["text"] == text
-
-
 @pytest.mark.parametrize(
     ("fields", "trained", "error", "message"),
     [

@@ -41,10 +41,14 @@ def trained_head(directory: Path, task: Task) -> Path | None:
 
 def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     """Return the directory of a model's head for ``task``, or for ``dataset``, which a mixture with
-    ``mixing.heads=dataset`` has; None if there is neither.
+    ``mixing.heads=dataset`` has, that which learnt the data set first; None if there is neither.
     """
-    dataset_task = replace(task, name=dataset)
-    return trained_head(directory, task) or trained_head(directory, dataset_task)
+    heads = [trained_head(directory, replace(task, name=name)) for name in (task.name, dataset)]
+    found = [head for head in heads if head is not None]
+    return next(
+        (head for head in found if dataset in (model_record(head).get("datasets") or ())),
+        next(iter(found), None),
+    )
 
 
 def model_record(directory: Path) -> dict[str, Any]:
@@ -175,8 +179,8 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
-        if dataset.layout == "glue_tsv" and suffix_of(Path(file)) == ".tsv":
-            entry["layout"] = dataset.layout  # whose quotes are letters
+        if isinstance(columns.text[0], int):  # of CoLA: without a header
+            entry["layout"] = dataset.layout
     kept = {k: v for k, v in (entry | sets.get(name, {})).items() if k not in _OF_FILES}
     path = Path(file).expanduser().resolve()
     if "id" in kept and suffix_of(path) in TABLES:

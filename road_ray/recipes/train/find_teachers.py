@@ -23,6 +23,7 @@ from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
 from road_ray.models.architectures import longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
+from road_ray.recipes.run_directory.model_record import head_for
 from road_ray.recipes.train.answer_files import FILE_SHA256, file_entry
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
@@ -54,7 +55,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
     for name, named in located.items():
         _, task = find_dataset(name, config.data)
         try:
-            entries = [_entry_of(config, place, task, tokenizer) for place in named.names]
+            entries = [_entry_of(config, place, name, task, tokenizer) for place in named.names]
         except CheckpointError as error:
             if isinstance(config, DistillConfig):
                 raise
@@ -81,12 +82,13 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
 
 
 def _entry_of(
-    config: DistillConfig | MultitaskConfig, place: str, task: Task, tokenizer: object
+    config: DistillConfig | MultitaskConfig, place: str, dataset: str, task: Task, tokenizer: object
 ) -> dict[str, Any]:
     """Return the entry of a model or file, once it is checked that it fits task and student."""
     settings = config.distillation
     if is_answer_file(place):
         return file_entry(place, task, settings.label_map)
+    place = str(head_for(Path(place), task, dataset) or place)  # of a mixture, that of the task
     check_hashes(Path(place), weights=True)  # before any actor starts
     options = settings.label_map, settings.precision, LABEL_MAP
     entry = teacher_entry(place, task, tokenizer, *options)

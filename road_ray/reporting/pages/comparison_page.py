@@ -208,7 +208,10 @@ def tests_table(table: ComparisonTable) -> Table:
             titles[test.against],
             Cell(f"{test.difference:+.2f}", test.difference, strong=is_significant(test.p_holm)),
             f"{test.low:+.2f} to {test.high:+.2f}",
-            *(_p_cell(p) for p in (test.p_value, test.p_holm)),
+            *(
+                NOTHING if p is None else Cell(probability(p), p)
+                for p in (test.p_value, test.p_holm)
+            ),
             cell(test.effect_size, "+.2f"),
             test.pairs,
             test.needed_pairs,
@@ -216,10 +219,6 @@ def tests_table(table: ComparisonTable) -> Table:
         for test in table.tests
     ]
     return Table(names, rows)
-
-
-def _p_cell(value: float | None) -> Cell:
-    return NOTHING if value is None else Cell(probability(value), value)
 
 
 def _differences(table: ComparisonTable) -> list[Plot]:

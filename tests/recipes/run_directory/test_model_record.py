@@ -117,7 +117,7 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
     ("name", "file", "rows", "text"),
     [
         ("sst2", "new.csv", 'sentence,label\n"fine",1\n', "fine"),
-        ("sst2", "new.tsv", 'sentence\tlabel\n"fine"\t1\n', '"fine"'),  # as in GLUE's files
+        ("sst2", "new.tsv", 'sentence\tlabel\n"a ""fine"" one"\t1\n', 'a "fine" one'),
         ("cola", "new.tsv.gz", "gj04\t1\t\tfine\n", "fine"),
         ("mrpc", "new.csv", "Quality,#1 ID,#2 ID,#1 String,#2 String\n1,4,5,fine,good\n", "fine"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import islice
 from types import SimpleNamespace
@@ -10,12 +11,14 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
+from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.data.tokenizer import load_tokenizer
+from road_ray.recipes.run_directory.model_record import head_for
 from road_ray.recipes.train.config import MultitaskConfig
-from road_ray.recipes.train.find_teachers import locate_teachers
+from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.training.worker import Worker
-from road_ray.verbs import preset_config
+from road_ray.verbs import configure, preset_config
 
 ALONE = Worker.alone()
 
@@ -88,6 +91,30 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     judged = {"data.root": mix["data.root"], "init": str(run.directory), "data.datasets": ["rte"]}
     values = rr.evaluate(overrides=judged, run_dir=tmp_path / "judged").metrics
     assert values["eval/rte/accuracy"] == run.metrics["eval/rte/accuracy"]
+    # As a teacher, in a list and for a file it answers with the head of the data set too.
+    dev, listed = f"{mix['data.root']}/glue/RTE/dev.tsv", tmp_path / "listed.json"
+    listed.write_text(json.dumps({"teachers": [{"directory": str(run.directory)}]}))
+    for name, changes in (
+        ("rte/ensemble_", {"init": str(listed)}),
+        ("my_rte/", {"data.file": dev}),
+    ):
+        again = rr.evaluate(overrides=judged | changes, run_dir=tmp_path / name[:3])
+        assert again.metrics[f"eval/{name}accuracy"] == values["eval/rte/accuracy"]
+    taught = {"data.dataset": "rte", "data.root": mix["data.root"], "init": str(run.directory)}
+    taught |= {"distillation.teachers": [str(run.directory)]}
+    (found,) = find_teachers(configure("distill", overrides=taught)).values()
+    assert found.directories == [str(run.hf_dir / "heads" / "rte")]
+
+
+def test_the_head_that_learnt_a_data_set_comes_before_one_of_its_tasks_name(tmp_path):
+    for name in ("reviews", "shop"):
+        (tmp_path / "heads" / name).mkdir(parents=True)
+        (tmp_path / "heads" / name / "config.json").write_text("{}")
+        record = tmp_path / "heads" / name / "road_ray.json"
+        record.write_text(json.dumps({"datasets": [name]}))
+    task = Task("reviews", Classify(("bad", "good")))
+    found = [head_for(tmp_path, task, name) for name in ("reviews", "shop", "new")]
+    assert [head and head.name for head in found] == ["reviews", "shop", "reviews"]
 
 
 def test_roads_preset_forgets_no_data_set():
