@@ -105,7 +105,7 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
     check_sources(config)
     costs = plan(config.verb, base_config(config), VERBS[config.verb].run)
     runs, side = config.most_trials * config.seeds, config.max_concurrent or 1
-    total = {"runs": runs, "hours": costs["hours"] * runs / side}
+    total = {"runs": runs, "hours": costs["hours"] * config.seeds * -(-config.most_trials // side)}
     after = f", then {config.then.verb}" if config.then else ""
     then = f", without the runs of {config.then.verb} that follow" if config.then else ""
     early = "" if config.scheduler == "none" else f"; less, as {config.scheduler} stops some early"

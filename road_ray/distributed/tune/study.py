@@ -162,7 +162,7 @@ def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
 def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
     """Enqueue the given points, and those of a grid, each once over all starts."""
     # Not `skip_if_exists`, which compares each point with every trial.
-    trials = study.get_trials(deepcopy=False)
+    trials = [t for t in study.get_trials(deepcopy=False) if not t.user_attrs.get("origin")]
     known = {identity(t.system_attrs.get("fixed_params", t.params)) for t in trials}
     for point_identity, point in [*config.first.items()][: config.trials]:
         if point_identity not in known:

@@ -69,8 +69,8 @@ class Sweep:
 
     @cached_property
     def best(self) -> list[Trial]:
-        """Return the best trial or, with several metrics, the Pareto front."""
-        return best_of(self.trials, self.larger)
+        """Return the best trial of this sweep or, with several metrics, the Pareto front."""
+        return best_of([t for t in self.trials if not t.attributes.get("origin")], self.larger)
 
 
 def complete(trials: Iterable[Any]) -> list[Any]:

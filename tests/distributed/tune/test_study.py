@@ -207,6 +207,10 @@ def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):
         study = open_study(config, "later", later)
     assert [trial.value for trial in study.get_trials(states=(TrialState.COMPLETE,))] == [0.5]
     assert one_trial.read(later, 0).origin == f"{earlier}#0"
+    # A point that the earlier sweep had is tried here all the same.
+    config = search(warm_from=[str(earlier)], points=[study.trials[0].params])
+    again = open_study(config, "again", tmp_path / "again")
+    assert len(again.get_trials(states=(TrialState.WAITING,))) == 1
 
 
 @pytest.mark.parametrize("space", [{"x": {"uniform": [5, 6]}}, {"y": {"uniform": [0, 1]}}])

@@ -50,6 +50,12 @@ def sweep(values, directory, *, deviations=None, **settings):
     return Sweep("s", directory, (METRIC,), (True,), trials, settings=settings)
 
 
+def test_the_best_trial_is_of_this_sweep(tmp_path):
+    copied = Trial(0, "complete", {}, (90.0,), attributes={"origin": "runs/other#0"})
+    own = Trial(1, "complete", {}, (80.0,))
+    assert Sweep("s", tmp_path, (METRIC,), (True,), [copied, own]).best == [own]
+
+
 def test_equal_values_are_no_difference(tmp_path):
     assert tie(sweep([80.0] * 4, tmp_path)) == "No difference: 4 trials have the same value, 80."
 
