@@ -127,8 +127,7 @@ def _model_metrics(
     for name, task in tasks.items():
         # A mixture may have a head for each data set; one that it has not seen gets that of the
         # first of its task.
-        own = head_for(directory, task, name.removeprefix("my_"))  # of a file, my_NAME
-        heads[name] = own or first.get(task.name, directory)
+        heads[name] = head_for(directory, task, name) or first.get(task.name, directory)
         first.setdefault(task.name, heads[name])
     tuned: float | Thresholds | None = None
     metrics: dict[str, float] = {}

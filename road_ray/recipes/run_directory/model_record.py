@@ -43,7 +43,8 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     """Return the directory of a model's head for ``task``, or for ``dataset``, which a mixture with
     ``mixing.heads=dataset`` has, that which learnt the data set first; None if there is neither.
     """
-    heads = [trained_head(directory, replace(task, name=name)) for name in (task.name, dataset)]
+    names = (task.name, dataset, dataset.removeprefix("my_"))  # the last of a file, my_NAME
+    heads = [trained_head(directory, replace(task, name=name)) for name in names]
     found = [head for head in heads if head is not None]
     return next(
         (head for head in found if dataset in (model_record(head).get("datasets") or ())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
 
@@ -115,6 +116,7 @@ def test_the_head_that_learnt_a_data_set_comes_before_one_of_its_tasks_name(tmp_
     task = Task("reviews", Classify(("bad", "good")))
     found = [head_for(tmp_path, task, name) for name in ("reviews", "shop", "new")]
     assert [head and head.name for head in found] == ["reviews", "shop", "reviews"]
+    assert head_for(tmp_path, replace(task, name="mood"), "my_shop") == tmp_path / "heads" / "shop"
 
 
 def test_roads_preset_forgets_no_data_set():
