@@ -47,7 +47,7 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     heads = [trained_head(directory, replace(task, name=name)) for name in names]
     found = [head for head in heads if head is not None]
     return next(
-        (head for head in found if dataset in (model_record(head).get("datasets") or ())),
+        (head for head in found if dataset in model_record(head).get("head_datasets", ())),
         next(iter(found), None),
     )
 

@@ -278,8 +278,8 @@ def export(
                 directory,
                 task=task,
                 head=model.tasks[task].head,
-                datasets=[split.dataset.name for split in of_task if directory != top]
-                or list(prepared.mixture.names),
+                datasets=list(prepared.mixture.names),
+                head_datasets=[split.dataset.name for split in of_task],
                 init=config.init,
                 seed=config.seed,
                 **row_limits(config.data),

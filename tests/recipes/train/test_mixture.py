@@ -112,7 +112,7 @@ def test_the_head_that_learnt_a_data_set_comes_before_one_of_its_tasks_name(tmp_
         (tmp_path / "heads" / name).mkdir(parents=True)
         (tmp_path / "heads" / name / "config.json").write_text("{}")
         record = tmp_path / "heads" / name / "road_ray.json"
-        record.write_text(json.dumps({"datasets": [name]}))
+        record.write_text(json.dumps({"head_datasets": [name]}))
     task = Task("reviews", Classify(("bad", "good")))
     found = [head_for(tmp_path, task, name) for name in ("reviews", "shop", "new")]
     assert [head and head.name for head in found] == ["reviews", "shop", "reviews"]
