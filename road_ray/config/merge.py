@@ -90,9 +90,7 @@ class _Merged:
         if isinstance(value, BaseModel):
             value = to_dict(value)
         if value is None and node and schema.is_section(node):
-            # "optimizer:" with nothing below it changes nothing, a new entry of a mapping is empty.
-            self._section(key[:-1]).setdefault(str(key[-1]), {})
-            return
+            value = {}  # "optimizer:" with nothing below it
         if isinstance(value, Mapping):
             self._section(key)
             for name, below in value.items():

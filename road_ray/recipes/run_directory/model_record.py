@@ -44,12 +44,9 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     ``mixing.heads=dataset`` has, that which learnt the data set first; None if there is neither.
     """
     names = (task.name, dataset, dataset.removeprefix("my_"))  # the last of a file, my_NAME
-    heads = [trained_head(directory, replace(task, name=name)) for name in names]
-    found = [head for head in heads if head is not None]
-    return next(
-        (head for head in found if dataset in model_record(head).get("head_datasets", ())),
-        next(iter(found), None),
-    )
+    found = [*filter(None, (trained_head(directory, replace(task, name=name)) for name in names))]
+    learnt = [head for head in found if dataset in model_record(head).get("head_datasets", ())]
+    return next(iter(learnt + found), None)
 
 
 def model_record(directory: Path) -> dict[str, Any]:
@@ -180,8 +177,8 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
-        if isinstance(columns.text[0], int):  # of CoLA: without a header
-            entry["layout"] = dataset.layout
+            if isinstance(columns.text[0], int):  # of CoLA: without a header
+                entry["layout"] = dataset.layout
     kept = {k: v for k, v in (entry | sets.get(name, {})).items() if k not in _OF_FILES}
     path = Path(file).expanduser().resolve()
     if "id" in kept and suffix_of(path) in TABLES:

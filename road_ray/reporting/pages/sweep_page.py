@@ -39,7 +39,7 @@ from road_ray.reporting.plots import (
     palette,
     shade_colors,
 )
-from road_ray.reporting.records.sweep_record import Sweep, Trial
+from road_ray.reporting.records.sweep_record import Sweep, Trial, complete
 from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
     elif sweep.best:
         remark = "no trial is better in all metrics"
         tiles.append(("on the Pareto front", str(len(sweep.best)), remark))
-    if spent := sum(trial.seconds or 0.0 for trial in sweep.trials):
+    if spent := sum(trial.seconds or 0.0 for trial in sweep.own):
         tiles.append(("time in trials", clock(spent), "sum over trials"))
     return tiles
 
@@ -159,7 +159,7 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
         return ["No trial is complete yet."]
     chosen, note = sorted(sweep.best, key=lambda t: t.values[0])[:20], ""
     if len(sweep.metrics) == 1:
-        ranked = sorted(sweep.complete, key=lambda t: t.values[0], reverse=sweep.larger[0])
+        ranked = sorted(complete(sweep.own), key=lambda t: t.values[0], reverse=sweep.larger[0])
         chosen = ranked[:5]
         if len(ranked) > 3:
             note = "The best of many trials is partly luck. Run it again with other seeds "

@@ -70,7 +70,12 @@ class Sweep:
     @cached_property
     def best(self) -> list[Trial]:
         """Return the best trial of this sweep or, with several metrics, the Pareto front."""
-        return best_of([t for t in self.trials if not t.attributes.get("origin")], self.larger)
+        return best_of(self.own, self.larger)
+
+    @cached_property
+    def own(self) -> list[Trial]:
+        """Return the trials that are not copied from an earlier sweep."""
+        return [trial for trial in self.trials if not trial.attributes.get("origin")]
 
 
 def complete(trials: Iterable[Any]) -> list[Any]:

@@ -134,6 +134,14 @@ def test_a_file_may_have_the_columns_of_a_data_set_of_the_catalogue(
     assert (split.features.gold["labels"].tolist(), split.examples[0].texts[0]) == ([1], text)
 
 
+def test_a_file_of_questions_takes_the_place_of_a_split_of_the_catalogue(recorded, tmp_path):
+    model = recorded({"datasets": ["squad_v2"]})
+    (tmp_path / "new.json").write_text("{}")
+    given = EvaluateDataConfig(file=str(tmp_path / "new.json"))
+    entry = with_trained_data(given, str(model)).sets["my_squad_v2"]
+    assert (entry.kind, entry.task, entry.dev) == ("span", "mrc", str(tmp_path / "new.json"))
+
+
 def test_a_file_for_several_data_sets_is_refused(recorded, tmp_path):
     model = recorded({"datasets": ["sst2", "mrpc"]})
     (tmp_path / "new.csv").write_text("sentence,label\nfine,1\n")

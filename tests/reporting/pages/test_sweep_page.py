@@ -53,7 +53,10 @@ def sweep(values, directory, *, deviations=None, **settings):
 def test_the_best_trial_is_of_this_sweep(tmp_path):
     copied = Trial(0, "complete", {}, (90.0,), attributes={"origin": "runs/other#0"})
     own = Trial(1, "complete", {}, (80.0,))
-    assert Sweep("s", tmp_path, (METRIC,), (True,), [copied, own]).best == [own]
+    found = Sweep("s", tmp_path, (METRIC,), (True,), [copied, own])
+    assert found.best == [own]
+    table = sweep_page(found).sections[0].blocks[0]
+    assert [row[0] for row in table.rows] == ["1"]
 
 
 def test_equal_values_are_no_difference(tmp_path):
