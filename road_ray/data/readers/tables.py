@@ -15,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -106,7 +107,6 @@ Row = Mapping[Any, Any]  # by names of columns, or numbers in a file without a h
 Rows = Iterable[tuple[str, Row]]  # each with its place
 _LISTED = 5  # faults that a message shows
 _HUB_SPLITS = {"dev": "validation"}
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(sys.maxsize)  # the module's own limit of 131,072 characters is too low
 
@@ -294,16 +294,22 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _quotes_are_letters(path: Path) -> bool:
-    """Return True if every line has the tabs of the first, and a cell opens a quote that it does
-    not close: with quoting, such a cell would go on behind a tab or on the next line.
+    """Return True if every line has the tabs of the first, and with quoting a cell would be broken
+    or go on behind a tab or on the next line. A text of the only column may go on there.
     """
-    counts, is_open = set[int](), False
+    counts, has_quotes = set[int](), False
     for _, line in numbered_lines(path):
         if line:
             counts.add(line.count("\t"))
-            cells = line.split("\t") if '"' in line else ()
-            is_open |= any(c.startswith('"') and not _QUOTED.fullmatch(c) for c in cells)
-    return is_open and len(counts) == 1
+            has_quotes |= '"' in line
+    if not has_quotes or len(counts) != 1:
+        return False
+    lines = (line for _, line in numbered_lines(path, ends=True))
+    try:
+        cells = chain.from_iterable(csv.reader(lines, strict=True, delimiter="\t"))
+        return any("\t" in cell or "\n" in cell for cell in cells) and counts != {0}
+    except csv.Error:
+        return True
 
 
 def hub_rows(dataset: Dataset, split: str) -> Iterator[tuple[str, Row]]:

@@ -86,6 +86,20 @@ def test_quotes_of_a_tsv_enclose_cells_or_are_letters(tmp_path, rows, cells):
     assert [[*row.values()] for _, row in table_rows(path)] == cells
 
 
+@pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        (['"one', 'text, ""quoted"""', "two"], ['one\ntext, "quoted"', "two"]),
+        (['"Yes," he said.', 'He said "no"'], ['"Yes," he said.', 'He said "no"']),
+        (['"Yes', "no"], ['"Yes', "no"]),
+    ],
+)
+def test_a_text_of_a_tsv_of_one_column_may_span_lines(tmp_path, lines, texts):
+    path = tmp_path / "x.tsv"
+    path.write_text("\n".join(["text", *lines, ""]))
+    assert [row["text"] for _, row in table_rows(path)] == texts
+
+
 @pytest.mark.parametrize("name", ["MRPC", "RTE", "STS-B", "QNLI", "SST-2"])
 def test_published_glue_files_have_the_rows_of_the_catalogue(real_data, name):
     for path in sorted((real_data / "glue" / name).glob("*.tsv")):
