@@ -52,7 +52,7 @@ def listed_labels(text: str, where: str) -> list[str]:
         raise DataError(
             f"{where} labels={text!r}: no list of labels\n"
             '  allowed: a list such as ["a", "b"], also an empty one\n'
-            "  fix: name the `separator` of labels in one text, or columns of 0 and 1 as `label`"
+            "  fix: write JSON, or name the `separator` of a text, or columns of 0 and 1 as `label`"
         )
     names = list(map(label_text, labels))
     if twice := [name for name in names if names.count(name) > 1]:

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -48,6 +48,7 @@ _MOST_UNNAMED_CLASSES = (
 )
 _MOST_CLASS_WORDS = 3
 _SEPARATORS = (";", "|", ",")
+_LIST = re.compile(r"""\[\s*(["'].*["']\s*)?\]""", re.DOTALL)
 _DECIMAL = re.compile(r"[-+]?\d+,\d+")
 _LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
 
@@ -192,10 +193,13 @@ def _add_labels(made: Guess, place: str) -> None:
     """
     source, entry = made.source, made.entry
     dataset = CustomDataset(**entry, train=place).dataset(source.name)
-    counts: Counter[str] = Counter()
-    for rows in (source.rows[split] for split in ("train", "dev") if split in source.rows):
-        examples = table_examples(place, rows, dataset, "train")
-        counts += label_counts(examples, made.kind)
+    label, counts = str(entry.get("label")), Counter[str]()
+    signs = {"-": "-"} if any(row.get(label) == "+" for _, row in source.rows["train"]) else {}
+    dataset = replace(dataset, negative_labels=True, label_map=signs)
+    # As rows of a test split: those without a label are told where the training reads them.
+    split = "train" if made.kind == "tag" else "test"
+    for rows in (source.rows[name] for name in ("train", "dev") if name in source.rows):
+        counts += label_counts(table_examples(place, rows, dataset, split), made.kind)
     seen = _shown_values(counts)
     if made.kind == "regress":
         try:
@@ -383,7 +387,7 @@ def _text_columns(
 
 def _ask(problem: str, columns: Sequence[_Column], option: str, fix: str) -> NoReturn:
     listed = "".join(f"\n    {column.name}: {_shown_values(column.values)}" for column in columns)
-    example = f"{option} {shlex.quote(columns[0].name)}"
+    example = f"{option} {shlex.quote(columns[0].name) if columns else 'NAME'}"
     raise ConfigError(f"{problem}:{listed}\n  fix: name one, such as {example}, {fix}")
 
 
@@ -409,7 +413,8 @@ def _label_sets(
     for name, column in columns.items():
         if name.lower() not in _SEVERAL_LABELS if label is None else name != label:
             continue
-        if column.form == "lists" and not column.values:
+        are_lists = all(map(_LIST.fullmatch, column.values))  # of a CSV, whose cells are texts
+        if are_lists and column.form != "nothing":
             return (name,), {"label": name}, f"{why}; its cells are lists"
         if not kind and column.values and all(_DECIMAL.fullmatch(n) for n in column.values):
             raise ConfigError(

@@ -89,6 +89,8 @@ def separated(mark):
         (WORDS_AND_TAGS, {}, {"kind": "tag", "text": ["words"], "label": "tags", **TAGS}),
         ({"labels": MOODS}, {}, SEVERAL | {"label": "labels"}),
         ({"moods": MOODS}, {"label": "moods"}, SEVERAL | {"label": "moods"}),
+        ({"labels": [*map(json.dumps, MOODS)]}, {}, SEVERAL | {"separator": None}),
+        ({"label": ["+", "-", "0", "+"] * 10}, {}, TEXT | {"labels": ["0", "+", "-"]}),
         *(
             ({"tags": separated(m)}, {}, SEVERAL | {"label": "tags", "separator": m.strip()})
             for m in (";", "|", ", ")
@@ -137,6 +139,7 @@ def test_every_format_is_read(tmp_path, suffix):
         ({"q": AB}, {"label": "queue"}, "no column 'queue'; found: text, q"),
         ({"q": AB}, {"text": ["txt"]}, "no column 'txt'; found: .*nearest: 'txt'"),
         ({"q": AB}, {"text": ["text"] * 3}, "--text names 3 columns"),
+        ({}, {"label": "text"}, "0 columns of text"),
         ({"labels": AB}, {"kind": "multi", "label": "labels"}, "no column 'labels' with several"),
     ],
 )
