@@ -96,7 +96,7 @@ class TrainedInput:
         has all of these, else it is a row by fields. An id may always be in its own column.
         """
         known = {name: column for name, column in self.columns.items() if name not in chosen}
-        if not all(name in row for column in known.values() for name in _names(column)):
+        if not all(name in row for name in names_in(known)):
             known = {}
         known |= {**({"id": self.id} if self.id in row else {}), **chosen}
         return {n: known.get(n, n) for n in ("id", *self.fields) if n in known or n in row}
@@ -104,7 +104,7 @@ class TrainedInput:
     def named(self, row: Row) -> Row:
         """Return a row by fields of the model, whose columns may be those of the training."""
         columns = self.columns_in(row, {})
-        read = {name for column in columns.values() for name in _names(column)}
+        read = names_in(columns)
         others = {name: value for name, value in row.items() if name not in read}
         return others | {name: cell(row, column) for name, column in columns.items()}
 
@@ -177,8 +177,10 @@ def cell(row: Row, column: str | list[str]) -> object:
     return row[column] if isinstance(column, str) else [row[name] for name in column]
 
 
-def _names(column: object) -> list[Any]:
-    return column if isinstance(column, list) else [column]
+def names_in(columns: Mapping[str, Any]) -> list[Any]:
+    """Return the names of all columns of fields."""
+    listed = (column if isinstance(column, list) else [column] for column in columns.values())
+    return [name for names in listed for name in names]
 
 
 def _check_columns(
@@ -190,8 +192,7 @@ def _check_columns(
     if not lacking and read.keys().isdisjoint(trained.fields):  # neither a text nor its words
         lacking = [*trained.fields]
     if lacking:
-        of_training = [name for column in trained.columns.values() for name in _names(column)]
-        wanted += of_training or lacking
+        wanted += names_in(trained.columns) or lacking
     if missing := [name for name in wanted if name not in row]:
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
         chosen = " ".join(f"--column {name}=NAME" for name in lacking)
@@ -201,7 +202,7 @@ def _check_columns(
 
 def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
     """Return the cells that are copied, by their names in the output."""
-    used = {name for column in read.values() for name in _names(column)} | {*columns.ignore}
+    used = {*names_in(read), *columns.ignore}
     copied: dict[str, object] = {}
     for name, column in (columns.keep or {n: n for n in row if n not in used}).items():
         if name in PREDICTION_FIELDS or name.startswith("score_"):
@@ -215,7 +216,7 @@ def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
 def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[tuple[str, Row]]:
     """Yield ``file:line`` and the row by columns of a file in any format, or of standard input."""
     if source == STDIN:
-        names = {str(n) for c in trained.columns.values() for n in _names(c)} or {"text", "label"}
+        names = {str(name) for name in names_in(trained.columns)} or {"text", "label"}
         lines = decoded_lines(sys.stdin.buffer, "<stdin>")
         return _lines(((f"<stdin>:{number}", line) for number, line in lines), names)
     check_input(source)

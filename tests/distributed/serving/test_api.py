@@ -103,6 +103,10 @@ def test_a_row_may_have_the_columns_of_the_training(columns, given):
     for wrong in ({**given, "headline": "b"}, {"headline": "b"}):
         with pytest.raises(ValidationError, match=r"Extra|Field required"):
             row.model_validate(wrong)
+    assert row.model_validate(given | {"number": 7, "id": None}) == read
+    for field in {"id", *columns} - given.keys():
+        with pytest.raises(ValidationError, match=f"{field} is given twice"):
+            row.model_validate(given | {"number": 7, field: "b"})
 
 
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
