@@ -62,7 +62,8 @@ def load(
     ``model`` is a run directory, a model directory in the format of Hugging Face, a directory that
     `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
     is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
-    defaults to that of the training. ``threshold`` is the no-answer threshold of a span model, by
+    defaults to that of the training, for a model of another program to the longest that it reads,
+    with answers in windows of 384. ``threshold`` is the no-answer threshold of a span model, by
     default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does. Of
     a model of several labels it is the probability above which each is predicted.
     ``n_best`` is the number of answers listed. Below ``min_confidence``, a class or choice is None.
@@ -91,7 +92,10 @@ def load(
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
     length = row_limit(record.get("max_length_tokens"), task)
-    longest = limit_length(tokenizer, positions, length if "max_length_tokens" in record else None)
+    known = "max_length_tokens" in record
+    longest = limit_length(tokenizer, positions, length if known else None)
+    if not known and not isinstance(task.kind, Span):  # of another program: as transformers cuts
+        length = longest
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,

@@ -26,6 +26,7 @@ from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor, Sentence, grouped, words_of
 from tests.published import TEXTS, publish
+from tests.runs import plain_logits
 from tests.tiny_encoder import model_of_all_tasks
 
 
@@ -142,6 +143,14 @@ def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_
     assert (none, every) == ([], list(labels))
     with pytest.raises(ConfigError, match=r"threshold = 1.5: .*\n  allowed: 0 to 1"):
         load(tmp_path, threshold=1.5)
+
+
+def test_a_published_model_reads_as_long_texts_as_plain_transformers(tmp_path):
+    publish(tmp_path, "bert", "ForSequenceClassification", labels=("no", "yes"))
+    text = " ".join(TEXTS * 4)  # more than 160 tokens, of which the model has positions
+    logits = plain_logits(tmp_path, text, truncation=True, max_length=160)
+    shares = list(load(tmp_path)(text)["scores"].values())
+    assert shares == pytest.approx(logits.softmax(1)[0].tolist(), abs=1e-5)
 
 
 def test_one_row_and_a_list_and_chunks_agree(exported):
