@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -43,7 +44,7 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.errors import DataError
+from road_ray.errors import DataError, shorten
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import (
     OUTSIDE,
@@ -278,6 +279,8 @@ class Predictor:
                 return SpanExample(name, question, check_text(context, where, "context"), (), where)
             case Tag():
                 given_words = row.get("words")
+                if isinstance(given_words, str) and re.match(r"\[\s*[\"']", given_words):
+                    given_words = _list_in(given_words, where)
                 if isinstance(given_words, list | tuple):
                     words = tuple(check_text(word, where, "words") for word in given_words)
                     return Sentence(name, words, None, where, " ".join(words))
@@ -306,6 +309,15 @@ class Predictor:
                 f"  allowed: {', '.join(dict.fromkeys((*self.trained.fields, *columns)))}"
             )
         return check_text(row[field], where, field)
+
+
+def _list_in(cell: str, where: str) -> object:
+    """Return the list in a cell of a table, which would be read as one text."""
+    try:
+        return json.loads(cell)
+    except ValueError as error:
+        allowed = '["New", "York"] as JSON has it, or a text'
+        raise DataError(f"{where}: words = {shorten(cell)}\n  allowed: {allowed}") from error
 
 
 _JOINERS = "\u200c\u200d\u00ad"  # within a word: zero-width non-joiner and joiner, soft hyphen

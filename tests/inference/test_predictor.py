@@ -208,6 +208,15 @@ def test_rows_may_have_the_columns_of_the_training_and_further_ones(exported):
         model([{"body": "fine", "id": "1"}])
 
 
+def test_a_list_of_words_in_a_cell_of_a_table_is_no_text(exported):
+    model = load(exported("ner"))
+    words = ["Ada", "sleeps", "in", "New York"]
+    assert model(words=json.dumps(words)) == model(words=words)
+    with pytest.raises(DataError, match=r"the row: words = \['Ada', 'sleeps'\]\n  allowed: "):
+        model(words=str(words[:2]))
+    assert model(words="[Reuters] Ada")["words"] == ["[", "Reuters", "]", "Ada"]
+
+
 def test_a_text_without_words_has_no_tags_and_ends_nothing(exported):
     model = load(exported("ner"))
     rows = model([{"text": "Ada sleeps"}, {"text": "  ", "id": "x"}, {"words": []}])
