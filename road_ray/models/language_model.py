@@ -77,8 +77,9 @@ def detection_scores(model: PreTrainedModel, tokens: Tensor, batch: Batch) -> Te
 
 
 def tie(model: PreTrainedModel) -> None:
-    """Use the token embedding as the decoding matrix."""
-    decoder(model).weight = model.get_input_embeddings().weight
+    """Use the token embedding as the decoding matrix, unless the model has one of its own."""
+    if model.config.tie_word_embeddings:
+        decoder(model).weight = model.get_input_embeddings().weight
 
 
 def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> None:

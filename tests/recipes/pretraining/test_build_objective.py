@@ -203,6 +203,19 @@ def test_embeddings_may_be_shared_with_a_generator_of_equal_width(settings, tmp_
         assert torch.equal(ours, theirs)
 
 
+def test_a_decoding_matrix_of_its_own_is_kept_and_exported(settings, tmp_path):
+    """It was replaced by the token embeddings, and plain transformers then read a random one."""
+    init = publish(tmp_path / "init", "bert", "ForMaskedLM")
+    model = AutoModelForMaskedLM.from_pretrained(init, tie_word_embeddings=False)
+    torch.nn.init.normal_(model.get_output_embeddings().weight)
+    model.save_pretrained(init)
+    chosen = settings | {"init": str(init), "objective.name": "mlm", "optimizer.peak_lr": 1e-9}
+    run = rr.pretrain(overrides=chosen, run_dir=tmp_path / "run")
+    loaded = AutoModelForMaskedLM.from_pretrained(run.hf_dir)
+    ours, theirs = (part.get_output_embeddings().weight for part in (loaded, model))
+    assert torch.allclose(ours, theirs, atol=1e-6)
+
+
 def test_without_init_there_is_no_family(settings, tmp_path):
     with pytest.raises(rr.errors.ConfigError, match="family = init without init"):
         rr.pretrain(overrides=settings, run_dir=tmp_path / "run")
