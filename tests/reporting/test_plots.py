@@ -16,7 +16,7 @@ from road_ray.reporting.plots import (
     shade_colors,
 )
 
-EVIL = "<script>alert(1)</script>\u202e $x"
+EVIL = "$\\frac$<script>alert(1)</script>\u202e"
 XML = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 
@@ -40,6 +40,7 @@ def test_text_of_others_is_text_and_every_colour_is_one_of_the_page(make):
     svg = str(inline_svg(make()))
     ElementTree.fromstring(svg.replace("<svg", f"<svg {XML}", 1))
     assert "<script" not in svg
+    assert "$\\frac$" in svg
     assert "\u202e" not in svg
     assert "#" not in svg.replace('href="#', "").replace("url(#", "")
 

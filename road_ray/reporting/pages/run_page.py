@@ -104,11 +104,10 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     if (losses := loss_names(run)) and (points := run.series(losses[0])):
         remark = f"{points[0][1]:.3f} at the first row"
         tiles.append((curve_title(losses[0]), f"{points[-1][1]:.3f}", remark))
-    early = [event.get("step") for event in run.events if event.get("kind") == "stopped_early"]
-    if early and isinstance(early[-1], int):
-        tiles.append(("steps", f"{early[-1]:,}", f"stopped early, {run.steps:,} planned"))
-    elif run.steps:
-        tiles.append(("steps", f"{run.steps:,}", ""))
+    early = [event.get("best_step") for event in run.events if event.get("kind") == "stopped_early"]
+    if run.steps:
+        remark = f"stopped early, the best is step {setting(early[-1])}" if early else ""
+        tiles.append(("steps", f"{run.steps:,}", remark))
     if run.seconds:
         tiles.append(("time in steps", clock(run.seconds), ""))
     if speed := run.last("time/tokens_per_second"):

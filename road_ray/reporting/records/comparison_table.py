@@ -29,6 +29,7 @@ from road_ray.system.files import read_json
 TABLE = "table.json"
 # Keys in which the seeds of one experiment may differ.
 _INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
+_INDECISIVE += ("training.mirror",)  # an address of each seed
 
 
 class Score(BaseModel):

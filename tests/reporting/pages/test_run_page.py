@@ -107,9 +107,10 @@ def test_the_best_checkpoint_is_marked(tmp_path):
 
 
 def test_a_run_that_stopped_early_tells_the_steps_that_it_made(tmp_path):
-    rows = [{"step": 30, "train/sst2": 1.0}, {"step": 60, "eval/sst2/accuracy": 50.0}]
-    run = RunRecord(tmp_path, rows=rows, events=[{"kind": "stopped_early", "step": 30}])
-    assert ("steps", "30", "stopped early, 60 planned") in run_page(run).tiles
+    rows = [{"step": 30, "train/sst2": 1.0}, {"step": 30, "eval/sst2/accuracy": 50.0}]
+    event = {"kind": "stopped_early", "step": 30, "best_step": 10}
+    run = RunRecord(tmp_path, rows=rows, events=[event])
+    assert ("steps", "30", "stopped early, the best is step 10") in run_page(run).tiles
 
 
 def test_the_command_that_repeats_a_run_is_there(run_directory):
