@@ -118,11 +118,18 @@ class ExperimentConfig(Config):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
+        for name in (*self.arms, *self.ensembles):
+            if "/" in name or name in ("", ".", ".."):
+                raise ValueError(f"{name!r}: an arm or an ensemble is named as its directory is")
         for name, arm in self.arms.items():
             _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
         for name, arm in self.arms.items():
             _check_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
             _known("against", name, arm.against, self.arms)
+            if name in arm.against or len({*arm.against}) < len(arm.against):
+                raise ValueError(f"arms: {name}.against: allowed: other arms, each once")
+            if arm.start_from and self.arms[arm.start_from].combine == "ensemble":
+                raise ValueError(f"arms: {name}.start_from = {arm.start_from}: leaves no model")
             beside = arm.model_dump(exclude_defaults=True).keys()
             if arm.combine and not (arm.teachers and beside <= _OF_COMBINED):
                 raise ValueError(

@@ -15,7 +15,7 @@ from road_ray.data.examples import SpanExample, TextExample
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.training_rows import REST
-from road_ray.errors import DataError
+from road_ray.errors import ConfigError, DataError
 from road_ray.experiment.config import ArmConfig, ReproduceConfig, StageConfig
 from road_ray.models.architectures import num_layers
 from road_ray.models.encoder import model_directory
@@ -163,6 +163,11 @@ class Experiment:
         if arm.members is None:
             changes["distillation.teachers"] = [str(place / "teachers.json")]
         else:
+            if f"{ensemble}/teacher-{arm.members - 1}" not in self._jobs:
+                raise ConfigError(
+                    f"{at}: members = {arm.members}: {arm.teachers} has fewer teachers, or folds\n"
+                    "  fix: leave it out, or a larger distillation.num_teachers"
+                )
             first = [str(place / f"teacher-{number}" / "hf") for number in range(arm.members)]
             changes["distillation.teachers"] = first
             changes["distillation.num_teachers"] = arm.members

@@ -157,8 +157,9 @@ def experiment_table(experiment: Experiment, outcomes: Outcomes, name: str = "")
         }
         for arm in experiment.arms
     }
-    first, *others = experiment.arms
-    against = {arm: experiment.arms[arm].against or (first,) for arm in others}
+    first = next(iter(experiment.arms))
+    against = {name: arm.against or (first,) for name, arm in experiment.arms.items()}
+    against[first] = experiment.arms[first].against
     return ComparisonTable(
         comparison=name or experiment.config.comparison,
         about=experiment.config.compared.about or experiment.config.run_dir.resolve().name,

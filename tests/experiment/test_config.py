@@ -21,6 +21,16 @@ from road_ray.verbs import configure
         (["experiment.arms={a: {start_from: b}, b: {start_from: a}}"], r"a cycle of .*a -> b -> a"),
         (["experiment.arms={a: {start_from: b}, b: {start_from: c}}"], r"b.start_from = c: there"),
         (["experiment.arms={a: {against: [c]}, b: {}}"], r"arms: a.against = c: there is none"),
+        (["experiment.arms={a: {}, b: {against: [a, a]}}"], r"b.against: .* each once"),
+        (["experiment.arms={a: {against: [a]}}"], r"a.against: allowed: other arms"),
+        (["experiment.arms={a: {}, ../c: {}}"], "'../c': an arm or an ensemble is named as"),
+        (
+            [
+                "experiment.ensembles={t: {}}",
+                "experiment.arms={a: {teachers: t, combine: ensemble}, b: {start_from: a}}",
+            ],
+            "b.start_from = a: leaves no model",
+        ),
         (["experiment.arms={a: {keys: {seed: 5}}, b: {}}"], r"arms: a\.seed: it is that of the"),
         (["comparison=low_resource", "targets={sst2: {seed: 1}}"], r"targets\.seed: it is that"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),

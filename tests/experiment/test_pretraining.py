@@ -75,6 +75,17 @@ def scores(config, values):
     return experiment_table(Experiment(config), outcomes)
 
 
+def test_the_first_arm_is_tested_against_those_that_it_names(scaled):
+    first = {"experiment": {"arms": {"electra": {"against": ["mlm"]}}}}
+    values = {"electra": [70.0, 71.0], "mlm": [69.0, 70.5], "replace_mlm": [68.0, 70.0]}
+    table = scores(scaled(comparison="table5", arms=["replace_mlm"], **first), values)
+    assert [(test.arm, test.against) for test in table.tests[:3]] == [
+        ("electra", "mlm"),
+        ("replace_mlm", "electra"),
+        ("mlm", "electra"),
+    ]
+
+
 def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm(scaled):
     """The p values are those of scipy, the correction is that of Holm by hand."""
     first = [70.0, 71.0, 72.5, 70.5]
