@@ -94,7 +94,7 @@ class Teacher:
         self._model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
         self._segments = "token_type_ids" in teacher_input_names(self.directory, self._model)
-        self._positions = longest_row(self._model.base_model)
+        self.positions = longest_row(self._model.base_model)
         self._autocast: torch.dtype | None = None
         if precision == "int8":
             if self.device.type != "cpu":
@@ -153,8 +153,8 @@ class Teacher:
         autocast = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
         with torch.inference_mode(), autocast:
             most = width
-            if attention_mask is not None and not attention_mask[..., self._positions :].any():
-                most = min(width, self._positions)  # padding may be beyond the position table
+            if attention_mask is not None and not attention_mask[..., self.positions :].any():
+                most = min(width, self.positions)  # padding may be beyond the position table
             present = {
                 name: x[..., :most].to(device).long() for name, x in inputs.items() if x is not None
             }

@@ -181,7 +181,7 @@ def evaluate_ensemble(
     places = [head_for(model, task, names[0]) or model for model in models]
     if isinstance(task.kind, Span | Tag):
         check_equal_tokenizers(places)
-    options = TeacherOptions(label_map=label_map)
+    options = TeacherOptions(label_map=label_map, precision="fp32")
     encoded: dict[str, tuple[int, dict[str, Split]]] = {}  # padding and rows by tokenizer
     own = ""
     sums: dict[str, list[NDArray[np.float32]]] = {}
@@ -197,8 +197,8 @@ def evaluate_ensemble(
         for name, rows in rows_of.items():
             title = f"evaluating {name}, model {number} of {len(places)}"
             told = None if on_part is None else partial(on_part, title)
-            ask = partial(_logits, teacher)
-            logits = batched_logits(ask, rows.features, task.kind, pad_id, told)
+            ask, fitting = partial(_logits, teacher), fit_positions(rows, teacher.positions)
+            logits = batched_logits(ask, fitting.features, task.kind, pad_id, told)
             sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
     _, splits = next(iter(encoded.values()))
     metrics: dict[str, float] = {}

@@ -13,12 +13,14 @@ import road_ray as rr
 from road_ray.data import catalog
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.evaluate import average_models, evaluate_ensemble, greedy_members
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
-from tests.tiny_teacher import make_teacher
+from road_ray.verbs import configure
+from tests.row_files import write_rows
+from tests.tiny_teacher import LABELS, make_teacher
 
 
 @pytest.fixture
@@ -112,6 +114,33 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
     expected = evaluate_logits(split, list(np.mean(apart, axis=0))).metrics
     figures = evaluate_ensemble(named, data, ["sst2"])
     assert figures == pytest.approx({f"eval/sst2/ensemble_{k}": v for k, v in expected.items()})
+
+
+def test_it_is_exact_where_teachers_answer_in_bf16(named, world, monkeypatch):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr("road_ray.models.precision._LEAST_BF16_WIDTH", 1)
+    seen, task = [], catalog.task("sst2")
+
+    def scored(split, logits, *options):
+        seen.extend(logits)
+        return evaluate_logits(split, logits, *options)
+
+    monkeypatch.setattr("road_ray.recipes.evaluate.evaluate_logits", scored)
+    data = FinetuneDataConfig(root=str(world), dataset="sst2")
+    split = load_split("sst2", "dev", data, tokenizer := load_tokenizer(named[0]))
+    evaluate_ensemble(named[:1], data, ["sst2"])
+    model, pad_id = load_trained(named[0], task), int(tokenizer.pad_token_id)
+    alone = logits_of(model, split.features, pad_id=pad_id)
+    np.testing.assert_allclose(np.stack(seen), np.stack(alone), atol=1e-6)
+
+
+def test_rows_longer_than_a_model_reads_are_refused(models, tmp_path):
+    path = write_rows(tmp_path / "own.csv", [{"text": "good film " * 30, "label": LABELS[0]}] * 2)
+    entry = {"train": str(path), "dev": str(path), "text": "text", "labels": LABELS}
+    keys = {"data.dataset": "own", "data.sets": {"own": entry}}
+    data = configure("finetune", overrides=keys).data
+    with pytest.raises(ConfigError, match="own has rows of 62 tokens"):
+        evaluate_ensemble(models, data, ["own"])
 
 
 def test_one_model_together_is_that_model_on_spans_too(span_run, questions):
