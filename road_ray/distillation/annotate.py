@@ -54,7 +54,9 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
     targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
-    if targets.shape == logits.shape[1:]:  # several labels, each with two classes
+    if ensemble.is_number:
+        targets = targets.flatten()
+    elif targets.shape == logits.shape[1:]:  # several labels, each with two classes
         logits, targets = two_classes(logits), targets.long()
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():

@@ -43,6 +43,8 @@ class Ensemble(ABC):
 
     size: int
     """Number of teachers, M."""
+    is_number: bool = False
+    """True if the answers are known to be numbers, whose labels may be ``[B, 1]``."""
     stats: Mapping[str, float] = MappingProxyType({})
     """Metrics of the last answer, for the journal."""
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from road_ray.data import catalog
 from road_ray.data.model_files import locate_model
-from road_ray.data.task_and_dataset import Task
+from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation import ensemble as protocol
 from road_ray.distillation import weighting as rules
-from road_ray.distillation.annotate import allowed_of, annotate, targets_of
+from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import TeacherOptions, inputs_of
@@ -84,6 +84,7 @@ class Ensemble(protocol.WrappedEnsemble):
         if task is None:
             task = task_of(directories[0])
         self.task = task if isinstance(task, Task) else catalog.task(task)
+        self.is_number = isinstance(self.task.kind, Regress)
         places = [locate_model(directory) for directory in directories]
         for place in places:
             check_teacher(place, self.task, student_tokenizer, label_map)
@@ -121,13 +122,13 @@ class Ensemble(protocol.WrappedEnsemble):
     def soft_targets(
         self, batch: Mapping[str, object], weighting: str | None = None, **rule: object
     ) -> Tensor:
-        """Return the weighted teacher logits. ``-> [B, ..., C]``, fp32. ``weighting`` is
-        ``correctness`` by default, ``mean`` for one teacher; ``rule`` are its options, such as
-        ``wrong``.
+        """Return the weighted teacher logits as ``annotate`` adds them. ``-> [B, ..., C]``, of
+        several labels ``[B, C, 2]``, fp32. ``weighting`` is ``correctness`` by default, ``mean``
+        for one teacher; ``rule`` are its options, such as ``wrong``.
         """
-        weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
-        targets, allowed = targets_of(batch), allowed_of(batch)
-        return rules.soften(weigh, self.logits(batch), targets, allowed).logits
+        (softened,) = self.annotate([batch], 0, weighting, **rule)
+        soft: Tensor = softened["soft_logits"]
+        return soft
 
     def annotate(
         self,
