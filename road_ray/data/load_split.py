@@ -52,7 +52,7 @@ from road_ray.data.training_rows import (
     row_limits,
     unlabelled_file,
 )
-from road_ray.errors import ConfigError, nearest, shorten
+from road_ray.errors import ConfigError, did_you_mean, nearest, shorten
 from road_ray.system import files as places
 from road_ray.system.own_names import is_own, named_object
 
@@ -112,7 +112,8 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     if custom is not None:
         if not (custom.train or custom.dev or custom.test or custom.hub):
             raise ConfigError(
-                f"data.sets.{name}: a data set without files\n"
+                f"data.sets.{name}: a data set without files"
+                f"{did_you_mean(name, {*catalog.DATASETS, *source.sets} - {name})}\n"
                 "  fix: give train, dev or test, or hub"
             )
         dataset, task = _custom_entry(name, source.sets)

@@ -59,6 +59,9 @@ class Mixture:
                 f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
                 f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
             )
+        for name, entry in self.data.sets.items():  # of a mistyped name, above all
+            if not (entry.train or entry.dev or entry.test or entry.hub):
+                find_dataset(name, self.data)  # which says so
         for name in names:
             if (head := find_dataset(name, self.data)[1].head) is not None:
                 own_head(head, f"data.sets.{name}.head")

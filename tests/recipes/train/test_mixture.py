@@ -124,3 +124,12 @@ def test_roads_preset_forgets_no_data_set():
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
         locate_teachers(config)
+
+
+@pytest.mark.parametrize("verb", ["multitask", "distill"])
+def test_keys_of_a_data_set_that_is_not_there_are_refused(verb):
+    sets = {"own": {"train": "a.csv", "text": "a", "labels": ["x", "y"]}, "onw": {"label": "b"}}
+    name = {"data.datasets": ["own"]} if verb == "multitask" else {"data.dataset": "own"}
+    config = configure(verb, overrides={"data.sets": sets, **name})
+    with pytest.raises(rr.errors.ConfigError, match=r"data.sets.onw: .* did you mean 'own'"):
+        Mixture.of(config).check()
