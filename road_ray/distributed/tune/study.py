@@ -204,23 +204,30 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
 
 
 def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Add the finished trials of earlier sweeps to the study, each once."""
+    """Add the complete trials of earlier sweeps to the study, each once, with their figures of this
+    sweep's metrics. Raises ``ConfigError`` for a directory without trials.
+    """
     known = {trial.user_attrs.get("origin") for trial in study.get_trials(deepcopy=False)}
-    for earlier in config.warm_from:
-        for number in one_trial.trial_numbers(earlier):
+    for earlier in dict.fromkeys(map(Path.resolve, config.warm_from)):
+        if not (numbers := one_trial.trial_numbers(earlier)):
+            raise ConfigError(f"warm_from = {earlier}: has no trials\n  nothing was started")
+        for number in numbers:
             origin = f"{earlier}#{number}"
             record = one_trial.read(earlier, number)
             if record is None or record.state != "complete" or record.origin or origin in known:
                 continue
             try:
+                values = tuple(record.figures[metric] for metric in config.metric)
+                deviation = record.deviation if values == record.values else ()
+                kept = replace(record, deviation=deviation, origin=origin, retry_of=None)
                 copied = optuna.trial.create_trial(
                     params=dict(record.params),
                     distributions=distributions(config.space),
-                    values=list(record.values),
-                    user_attrs=_attributes(replace(record, origin=origin)),
+                    values=values,
+                    user_attrs=_attributes(kept),
                 )
-            except (ValueError, TypeError):
-                _log.warning("%s: its values are outside this space; left out", origin)
+            except (ValueError, TypeError, KeyError):
+                _log.warning("%s: lacks the metric, or is outside this space; left out", origin)
                 continue
             study.add_trial(copied)
             one_trial.write(directory, record_of(study.get_trials(deepcopy=False)[-1]))

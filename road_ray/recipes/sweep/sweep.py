@@ -130,7 +130,7 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
     told: set[tuple[int, str]] = set()
 
     def changed(record: Record) -> None:
-        if (record.number, record.state) in told:
+        if record.origin or (record.number, record.state) in told:
             return
         told.add((record.number, record.state))
         line = f"trial {record.number} {record.state}"

@@ -57,7 +57,8 @@ def tie(sweep: Sweep) -> str:
     (studentised range, 95%). The error of a value is its deviation over seeds or, with one seed,
     the standard error of a percentage of the evaluated rows.
     """
-    values = [trial.values[0] for trial in sweep.complete]
+    trials = complete(sweep.own)
+    values = [trial.values[0] for trial in trials]
     if len(values) < 2 or len(sweep.metrics) > 1:
         return ""
     low, high = min(values), max(values)
@@ -66,7 +67,7 @@ def tie(sweep: Sweep) -> str:
         return f"No difference: {len(values)} trials have the same value, {high:.4g}."
     seeds = sweep.settings.get("seeds", 1)
     if isinstance(seeds, int) and seeds > 1:
-        known = [trial.deviations[0] for trial in sweep.complete if trial.deviations]
+        known = [trial.deviations[0] for trial in trials if trial.deviations]
         squares = [float(d) ** 2 for d in known if d is not None and isfinite(d)]
         error = sqrt(sum(squares) / len(values) / seeds) if len(squares) == len(values) else None
         freedom, source = len(values) * (seeds - 1), f"over {seeds} seeds"
@@ -130,10 +131,10 @@ def sweep_page(sweep: Sweep) -> Page:
 
 
 def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
-    states = Counter(trial.state for trial in sweep.trials)
+    states = Counter(trial.state for trial in sweep.own)
     others = [f"{count:,} {state}" for state, count in states.items() if state != "complete"]
     remark = ", ".join([f"{states['complete']:,} complete", *others])
-    tiles = [("trials", f"{len(sweep.trials):,}", remark)]
+    tiles = [("trials", f"{len(sweep.own):,}", remark)]
     if sweep.best and len(sweep.metrics) == 1:
         best = sweep.best[0]
         remark = "no difference between the trials" if tied else f"trial {best.number}"

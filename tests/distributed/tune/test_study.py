@@ -213,12 +213,31 @@ def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):
     assert len(again.get_trials(states=(TrialState.WAITING,))) == 1
 
 
+def test_earlier_trials_have_the_metrics_of_this_sweep(half, tmp_path):
+    """Those of the earlier sweep were taken for them. What retried a trial there retries none here,
+    and a path written in two ways is one sweep.
+    """
+    config, earlier, _ = half
+    study = open_study(config, "s", earlier)
+    record = ask(study, config)
+    figures = {"m": 0.5, "loss": 7.0}
+    told = ended(replace(record, retry_of=2))
+    tell_outcome(study, replace(told, figures=figures))
+    open_study(config, "s", earlier)
+    twice = [str(earlier), str(earlier / "trials" / "..")]
+    later = open_study(search(metric="loss", mode="min", warm_from=twice), "l", tmp_path / "later")
+    assert [trial.values for trial in later.trials] == [[7.0]]
+    assert later.trials[0].user_attrs["retry_of"] is None
+    with pytest.raises(ConfigError, match=r"warm_from = .*gone: has no trials"):
+        open_study(search(warm_from=[str(tmp_path / "gone")]), "n", tmp_path / "none")
+
+
 @pytest.mark.parametrize("space", [{"x": {"uniform": [5, 6]}}, {"y": {"uniform": [0, 1]}}])
 def test_trials_outside_the_space_are_left_out_and_told(half, tmp_path, space, caplog):
     _, earlier, _ = half
     config = load(SearchConfig, base=BASE | {"space": space, "warm_from": [str(earlier)]})
     assert open_study(config, "later", tmp_path / "later").trials == []
-    assert "its values are outside this space" in caplog.text
+    assert "is outside this space" in caplog.text
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "random"])

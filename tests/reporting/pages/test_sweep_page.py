@@ -55,8 +55,9 @@ def test_the_best_trial_is_of_this_sweep(tmp_path):
     own = Trial(1, "complete", {}, (80.0,))
     found = Sweep("s", tmp_path, (METRIC,), (True,), [copied, own])
     assert found.best == [own]
-    table = sweep_page(found).sections[0].blocks[0]
-    assert [row[0] for row in table.rows] == ["1"]
+    page = sweep_page(found)
+    assert [row[0] for row in page.sections[0].blocks[0].rows] == ["1"]
+    assert page.tiles[0] == ("trials", "1", "1 complete")
 
 
 def test_equal_values_are_no_difference(tmp_path):
