@@ -172,7 +172,7 @@ def scheduler(config: SearchConfig, ended: Iterable[FrozenTrial] = ()) -> TrialS
         # HyperBand: a bracket for each starting rung, and one that stops no trial, as its hedge
         # against misleading early metrics. They are asynchronous, so no trial is paused (Li et al.
         # 2020, ASHA, section 3.3).
-        rungs = int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9)
+        rungs = math.ceil(math.log(100 / config.grace_percent) / math.log(config.reduction) - 1e-9)
         chosen = AsyncHyperBandScheduler(
             time_attr=PERCENT,
             max_t=100,

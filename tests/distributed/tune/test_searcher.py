@@ -156,6 +156,15 @@ def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any(
     assert never > 2  # the first of each rung, and those of the bracket that stops nobody
 
 
+@pytest.mark.parametrize(("grace", "reduction", "rungs"), [(100 / 9, 3, 2), (40, 2, 2), (60, 2, 1)])
+def test_hyperbands_last_bracket_never_stops(grace, reduction, rungs):
+    """It was missing where the last rung is before the end."""
+    given = {"scheduler": "hyperband", "grace_percent": grace, "reduction": reduction}
+    brackets = scheduler(load(SearchConfig, base=BASE, overrides=given))._brackets
+    counts = [sum(at < 99.9 for at, _ in bracket._rungs) for bracket in brackets]
+    assert counts == [*range(rungs, -1, -1)]
+
+
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_after_a_restart_earlier_trials_are_the_measure(name):
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
