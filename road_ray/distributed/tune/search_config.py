@@ -84,6 +84,15 @@ class Range(Config):
         low, high = getattr(self, self.kind)
         return low, high
 
+    def has(self, value: object) -> bool:
+        """Return True for a value that may be drawn."""
+        if self.choice is not None:
+            return value in self.choice
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        low, high = self.bounds
+        return low <= value <= high and (value % 1 == 0 or not self.kind.endswith("int"))
+
     @property
     def edges(self) -> tuple[Any, ...]:
         """Values that make all draws valid if they are: choices, or both ends and a fraction."""
@@ -200,9 +209,9 @@ class SearchConfig(Config):
                     + ", ".join(self.space)
                 )
             for key, value in point.items():
-                choices = self.space[key].choice
-                if choices is not None and value not in choices:
-                    raise ValueError(f"points: {key} = {value!r} is none of its choices {choices}")
+                if not (scope := self.space[key]).has(value):
+                    values = f"{scope.kind} {[*getattr(scope, scope.kind)]}"
+                    raise ValueError(f"points: {key} = {value!r} is none of its values: {values}")
         return self
 
     @property

@@ -54,8 +54,11 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(scope, message):
         ({"points": [{"a.c": 1}]}, "a.c"),
         (
             {"points": [{"b": 3}], "space": {"b": {"choice": [1, 2]}}},
-            "b = 3 is none of its choices",
+            r"b = 3 is none of its values: choice \[1, 2\]",
         ),
+        ({"points": [{"b": 5.0}], "space": {"b": {"uniform": [0, 1]}}}, r"uniform \[0.0, 1.0\]"),
+        ({"points": [{"b": None}], "space": {"b": {"uniform": [0, 1]}}}, "b = None is none of"),
+        ({"points": [{"b": 2.5}], "space": {"b": {"int": [1, 4]}}}, "b = 2.5 is none of its"),
         ({"trials": 0}, "value >= 1"),
     ],
 )
