@@ -12,6 +12,7 @@ import pytest
 from road_ray.errors import ConfigError
 from road_ray.reporting.pages.page import render
 from road_ray.reporting.pages.sweep_page import sweep_page
+from road_ray.reporting.records.run_record import read_run
 from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.report import page_of, report, write_report
 
@@ -24,6 +25,19 @@ def test_what_lies_there_decides(run_directory, sweep_directory, write_run, tmp_
     other = write_run(tmp_path / "student-2", seed=2)
     assert page_of([tmp_path]).about.startswith("2 runs in 1 group;")
     assert page_of([run_directory, other]).title == "Comparison"
+
+
+def test_the_seeds_of_a_finetuning_are_compared(write_run, tmp_path):
+    """Each fine-tuning stood as one run, without deviation and test."""
+    for name in ("a", "b"):
+        for seed in (0, 1):
+            run = write_run(tmp_path / name / "sst2" / f"seed-{seed}", seed=seed)
+        for file in ("config.resolved.yaml", "metrics.json", "environment.json"):
+            shutil.copy(run / file, tmp_path / name)
+        config = tmp_path / name / "config.resolved.yaml"
+        config.write_text(f"num_seeds: 2\npool: {{}}\ninit: {name}\n")
+    assert read_run(tmp_path / "a").verb == "finetune"
+    assert page_of([tmp_path / "a", tmp_path / "b"]).about.startswith("4 runs in ")
 
 
 def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
