@@ -159,18 +159,18 @@ class Experiment:
             plain = FinetuneConfig(**fields, data=as_base(FinetuneDataConfig, config.data))
             return override(plain, changes | arm.keys), []
         ensemble = self._ensemble(arm.teachers, data, self.targets[target], shared["seed"])
-        place = config.run_dir / ensemble
-        if arm.members is None:
-            changes["distillation.teachers"] = [str(place / "teachers.json")]
-        else:
-            if f"{ensemble}/teacher-{arm.members - 1}" not in self._jobs:
+        place, made = config.run_dir / ensemble, self._jobs[ensemble].config
+        assert isinstance(made, TeachersConfig)
+        changes["distillation.num_teachers"] = arm.members or made.num_teachers
+        changes["distillation.teachers"] = [str(place / "teachers.json")]
+        if arm.members is not None:
+            if made.num_folds > 1 or arm.members > made.num_teachers:
                 raise ConfigError(
                     f"{at}: members = {arm.members}: {arm.teachers} has fewer teachers, or folds\n"
                     "  fix: leave it out, or a larger distillation.num_teachers"
                 )
             first = [str(place / f"teacher-{number}" / "hf") for number in range(arm.members)]
             changes["distillation.teachers"] = first
-            changes["distillation.num_teachers"] = arm.members
         changes["distillation.store"] = str(config.run_dir / "store")
         taught = {"distillation": config.distillation, "weighting": config.weighting}
         if config.max_concurrent:  # runs in parallel have no room for actors beside them

@@ -182,6 +182,15 @@ def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own
     assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/stage-0",)
 
 
+def test_students_know_how_many_teachers_their_ensemble_has(tiny):
+    arms = {"one": {"teachers": "t"}, "two": {"teachers": "t", "members": 2}}
+    given = {"arms": arms, "ensembles": {"t": {"num_teachers": 4}}}
+    plan = planned(tiny("own", **{"data.dataset": "sst2", "experiment": given}))
+    (every,), (two,) = only(plan, "one", 0), only(plan, "two", 0)
+    assert every.config.distillation.num_teachers == 4
+    assert two.config.distillation.num_teachers == 2
+
+
 def test_an_arm_may_start_from_another_of_the_same_seed(tiny, tmp_path):
     arms = {"first": {}, "second": {"start_from": "first", "keys": {"data.dataset": "rte"}}}
     given = tiny("own", **{"data.dataset": "sst2", "experiment": {"arms": arms}})
