@@ -230,7 +230,7 @@ def _teachers(config: TeachersConfig, names: Sequence[str]) -> Iterator[Arm]:
         if (mean := recorded.get(f"eval/{data_set}/ensemble_{plain}")) is not None:
             together[metric] = Score(mean=mean)
     for what, seeds, figures in (
-        ("single teachers", [*range(config.num_teachers)], single),
+        ("single teachers", [*range(config.num_teachers * config.num_folds)], single),
         ("the ensemble", [0], together),
     ):
         if figures:
