@@ -122,14 +122,10 @@ class ExperimentConfig(Config):
             if "/" in name or name in ("", ".", ".."):
                 raise ValueError(f"{name!r}: an arm or an ensemble is named as its directory is")
         for name, arm in self.arms.items():
-            _known("start_from", name, [arm.start_from] if arm.start_from else [], self.arms)
-        for name, arm in self.arms.items():
             _check_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
             _known("against", name, arm.against, self.arms)
             if name in arm.against or len({*arm.against}) < len(arm.against):
                 raise ValueError(f"arms: {name}.against: allowed: other arms, each once")
-            if arm.start_from and self.arms[arm.start_from].combine == "ensemble":
-                raise ValueError(f"arms: {name}.start_from = {arm.start_from}: leaves no model")
             beside = arm.model_dump(exclude_defaults=True).keys()
             if arm.combine and not (arm.teachers and beside <= _OF_COMBINED):
                 raise ValueError(
@@ -140,6 +136,9 @@ class ExperimentConfig(Config):
             _known("teachers", name, filter(None, named), self.ensembles)
             path = [name]
             while before := self.arms[path[-1]].start_from:
+                _known("start_from", path[-1], [before], self.arms)
+                if self.arms[before].combine == "ensemble":
+                    raise ValueError(f"arms: {path[-1]}.start_from = {before}: leaves no model")
                 if before in path:
                     raise ValueError(f"arms: a cycle of start_from: {' -> '.join([*path, before])}")
                 path.append(before)
@@ -243,8 +242,7 @@ class ReproduceConfig(RunConfig):
         return to_dict(load(cls, base=published(DEFAULT) | {"comparison": DEFAULT}))
 
     def without_effect(self) -> dict[str, str]:
-        used = {name for name in type(self).model_fields if name not in _unused(self)}
-        used -= set(RunConfig.model_fields)
+        used = {*type(self).model_fields}.difference(_unused(self), RunConfig.model_fields)
         reason = (
             f"comparison {self.comparison} does not use it\n"
             f"    allowed: {', '.join(sorted(used))}, and the keys of every run\n"

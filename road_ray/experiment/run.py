@@ -57,8 +57,6 @@ RECIPES: Mapping[str, Callable[..., Run]] = {
 }
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
 SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets
-
-
 Outcomes = Mapping[tuple[str, int], Mapping[str, float] | RoadError]
 """Metrics of each arm and seed, or the error that ended it."""
 

@@ -22,14 +22,8 @@ from road_ray.config.base import Free
 from road_ray.config.secrets import check_database
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
-
-
 Scheduler = Literal["asha", "hyperband", "median", "none"]
-
-
 Mode = Literal["max", "min"]
-
-
 _Whole = int  # the name `int` is a key of Range
 
 
@@ -265,13 +259,9 @@ def decode_params(space: Mapping[str, Range], params: Mapping[str, object]) -> d
     """Return the values that the parameters of a study stand for, by dotted key."""
     changes = {}
     for key, value in params.items():
-        choices = space[key].choice or ()
-        original = [
-            choice
-            for choice, encoded in zip(choices, map(encode_choice, choices), strict=True)
-            if encoded == value and isinstance(encoded, bool) == isinstance(value, bool)
-        ]
-        changes[key] = original[0] if original else value
+        choices = reversed(space[key].choice or ())  # of equal ones, the first is kept
+        originals = {identity({key: encode_choice(choice)}): choice for choice in choices}
+        changes[key] = originals.get(identity({key: value}), value)
     return changes
 
 

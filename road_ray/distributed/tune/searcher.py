@@ -183,11 +183,9 @@ def scheduler(config: SearchConfig, ended: Iterable[FrozenTrial] = ()) -> TrialS
             **objective,
         )
     for trial in ended:
-        earlier, result = _Earlier(f"earlier-{trial.number}"), None
+        earlier = _Earlier(f"earlier-{trial.number}")
         chosen.on_trial_add(None, earlier)
         for step, value in sorted(trial.intermediate_values.items()):
-            result = to_tune_result(Report(step, trial.user_attrs[TOTAL], value), metric)
-            chosen.on_trial_result(None, earlier, result)
-        if result is not None:
-            chosen.on_trial_complete(None, earlier, result)
+            report = Report(step, trial.user_attrs[TOTAL], value)
+            chosen.on_trial_result(None, earlier, to_tune_result(report, metric))
     return chosen

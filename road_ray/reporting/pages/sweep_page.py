@@ -131,9 +131,9 @@ def sweep_page(sweep: Sweep) -> Page:
 
 
 def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
-    states = Counter(trial.state for trial in sweep.own)
-    others = [f"{count:,} {state}" for state, count in states.items() if state != "complete"]
-    remark = ", ".join([f"{states['complete']:,} complete", *others])
+    states = Counter(complete=0)
+    states.update(trial.state for trial in sweep.own)
+    remark = ", ".join(f"{count:,} {state}" for state, count in states.items())
     tiles = [("trials", f"{len(sweep.own):,}", remark)]
     if sweep.best and len(sweep.metrics) == 1:
         best = sweep.best[0]
