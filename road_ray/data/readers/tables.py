@@ -15,7 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -262,15 +262,21 @@ def suffix_of(path: Path) -> str:
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     delimiter = "\t"
-    if suffix_of(path) == ".csv":  # whichever gives its first line the most columns
-        first = next((line for _, line in numbered_lines(path)), "").partition("\r")[0]
-        delimiter = max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
-        if re.fullmatch("sep=.", first):  # Excel's
-            delimiter = first[-1]
-    lines = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold them
+    if suffix_of(path) == ".csv":
+        lines = [line.partition("\r")[0] for _, line in islice(numbered_lines(path), 2)] or [""]
+
+        def fits(mark: str) -> tuple[bool, int]:
+            """Return whether both lines have as many columns, two at least, and their number."""
+            counts = [len(next(csv.reader([line], delimiter=mark), [])) for line in lines]
+            return 1 < counts[0] == counts[-1], counts[0]
+
+        delimiter = max(",;\t", key=fits)
+        if re.fullmatch("sep=.", lines[0]):  # Excel's
+            delimiter = lines[0][-1]
+    text = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold line ends
     # No quote character reads quotes as letters.
     mark = None if delimiter == "\t" and _quotes_are_letters(path) else '"'
-    reader = csv.reader(lines, strict=True, delimiter=delimiter, quotechar=mark)
+    reader = csv.reader(text, strict=True, delimiter=delimiter, quotechar=mark)
     header: list[str] = []
     try:
         for cells in reader:
