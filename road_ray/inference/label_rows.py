@@ -267,11 +267,12 @@ def _text(choice: Mapping[str, Any]) -> str:
 
 def label_of(text: str, labels: Sequence[str]) -> str | None:
     """Return the label that an answer is, or begins with before other words."""
-    plain = plain_label(re.sub(r"^\W+", "", text))
-    found = [
-        one for one in labels if re.match(rf"{re.escape(plain_label(one))}(?![a-z0-9])", plain)
-    ]
-    return max(found, key=len, default=None)
+    starts = [rf"{re.escape(plain_label(one))}(?![a-z0-9])" for one in labels]
+    for plain in (plain_label(text), plain_label(re.sub(r"^\W+", "", text))):  # a label may be "-"
+        found = [one for one, start in zip(labels, starts, strict=True) if re.match(start, plain)]
+        if found:
+            return max(found, key=len)
+    return None
 
 
 def shares_of(content: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[float] | None:

@@ -284,6 +284,12 @@ def test_the_label_of_an_answer(text, expected):
     assert label_of(text, ("positive", "negative", "not_entailment", "not")) == expected
 
 
+@pytest.mark.parametrize("text", ["-", " -\n", "-."])
+def test_a_label_may_be_a_sign(text):
+    assert label_of(text, ("+", "-")) == "-"
+    assert label_of("+", ("+", "-")) == "+"
+
+
 def test_tokens_that_begin_two_labels_or_hardly_a_label_tell_nothing():
     def content(**tokens: float):
         listed = [{"token": t, "logprob": math.log(p)} for t, p in tokens.items()]
