@@ -221,6 +221,8 @@ def model_directory(init: str, key: str = "init") -> str:
         teachers = place / "teachers.json"
         hint = f" (as teachers: {teachers})" if teachers.is_file() else ""
         remedy = f"name one of the {len(models)} models below it, such as {models[0]}{hint}"
+    elif place.is_file():  # such as teachers.json
+        remedy = "name one model; `road evaluate` and `road distill` take the mean of several"
     elif (place / "config.resolved.yaml").is_file():
         remedy = "run the command of that run again: it has no model yet, hf/ is written at its end"
     raise CheckpointError(

@@ -145,6 +145,12 @@ def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_
         load(tmp_path, threshold=1.5)
 
 
+def test_a_list_of_teachers_is_no_model_and_says_what_takes_it(tmp_path):
+    (tmp_path / "teachers.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="fix: name one model; `road evaluate`"):
+        load(tmp_path / "teachers.json")
+
+
 def test_a_published_model_reads_as_long_texts_as_plain_transformers(tmp_path):
     publish(tmp_path, "bert", "ForSequenceClassification", labels=("no", "yes"))
     text = " ".join(TEXTS * 4)  # more than 160 tokens, of which the model has positions
