@@ -10,12 +10,14 @@ import torch
 from safetensors.torch import load_file
 from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoModel, PretrainedConfig, PreTrainedModel
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.models.architectures import layer_list
+from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
+from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import backward
 from road_ray.training.loop import train
@@ -61,6 +63,20 @@ def test_recomputed_layers_keep_less_for_the_backward_pass():
     straight, saving = tiny.electra(), tiny.electra()
     recompute(saving)
     assert saved_elements(saving) < 0.8 * saved_elements(straight)
+
+
+@pytest.mark.parametrize("family", ["albert", "mpnet"])
+def test_families_that_transformers_cannot_recompute_are_recomputed(family):
+    sizes = {"vocab_size": 60, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    encoder = AutoModel.from_config(CONFIG_MAPPING[family](**sizes, num_hidden_layers=2))
+    objective = Supervised(MultitaskModel(encoder, [tiny.NLI]))
+    straight = sharded_gradients(objective, ALONE)
+    objective.zero_grad()
+    recompute(objective)
+    runs = []
+    layer_list(encoder)[0].attention.register_forward_hook(lambda *_: runs.append(1))
+    assert_close(sharded_gradients(objective, ALONE), straight, rtol=0, atol=0)
+    assert len(runs) == (4 if family == "albert" else 2)  # twice for each layer that uses it
 
 
 @pytest.mark.slow
