@@ -54,6 +54,11 @@ def build_objective(
         options["tying"] = "none" if generator.kind != "model" else generator.tying
     builder = _ModelBuilder(corpus, tokenizer, config)
     made: Objective = kind(*(builder.make(name) for name in models_of(kind)), **options)
+    if builder.heads:  # parts of the objective alone are in no model, such as TEAMS' detection head
+        of_models = {"encoder", *models_of(kind)}
+        owners = dict.fromkeys(name.partition(".")[0] for name, _ in made.named_parameters())
+        builder.heads["new"] += [name for name in owners if name not in of_models]
+        encoder.log_heads(config.init, builder.heads)
     return made, builder.heads
 
 
@@ -92,7 +97,6 @@ class _ModelBuilder:
         if self.init:
             directory = locate_model(encoder.model_directory(self.init))
             self.heads = encoder.load_parts(model, directory, "init", self.vocab_size)
-            encoder.log_heads(self.init, self.heads)
             own = self.generator if self.settings.kind == "model" and self.settings.init else None
             both: Any = (own, model) if own is not None and self.settings.tying != "none" else ()
             if both and not torch.equal(*(x.get_input_embeddings().weight for x in both)):
