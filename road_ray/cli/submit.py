@@ -50,6 +50,8 @@ def submit(
         typer.echo("".join(f"# {file}\n" for file in files), nl=False, err=True)
         return
     profile = load_profile(cluster)
+    if words[0] in _ACTIONS and "--json" in words:  # of a verb it belongs to the job
+        words, as_json = [word for word in words if word != "--json"], True
     if words[0] not in _ACTIONS:
         if words[0] not in (*VERBS, "sweep"):
             allowed = ", ".join([*VERBS, "sweep", *_ACTIONS])

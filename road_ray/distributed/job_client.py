@@ -137,14 +137,16 @@ class Job:
     @classmethod
     def of(cls, details: Any) -> Job:
         """Return the job that Ray describes."""
-        metadata = details.metadata or {}
+        metadata, message = details.metadata or {}, (details.message or "").strip()
+        if message.startswith("Job entrypoint command failed"):
+            message = ""  # the exit code and the end of the log once more
         return cls(
             name=details.submission_id,
             status=str(getattr(details.status, "value", details.status)),
             run=metadata.get(_RUN, ""),
             line=metadata.get(_LINE, details.entrypoint),
             exit_code=details.driver_exit_code,
-            message=(details.message or "").strip(),
+            message=message,
         )
 
     @property
@@ -350,12 +352,18 @@ def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
 
 def _completed(words: Sequence[str], profile: Profile) -> list[str]:
     """Return the command line with the workers of the profile, unless it says how it trains, and
-    with the run directory below ``run_root``; an absolute one stays as it is.
+    with the run directory below ``run_root``; an absolute one stays as it is. Raises
+    ``ConfigError`` for a relative one without it.
     """
     done = list(words)
     number, key = _run_directory_word(done)
-    if profile.run_root:
-        done[number] = f"{key}{Path(profile.run_root) / done[number].removeprefix(key)}"
+    run = Path(profile.run_root or "", done[number].removeprefix(key))
+    if not run.is_absolute():
+        raise ConfigError(
+            f"run_dir = {run}: would lie in the job's working directory, which Ray deletes\n"
+            "  allowed: an absolute path on a disk that the machines share\n  nothing was sent"
+        )
+    done[number] = f"{key}{run}"
     if done[0] in _WITH_WORKERS and not any(word.startswith(_HOW) for word in done):
         for flag, value in (
             ("--workers", profile.workers),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ruamel.yaml import YAML
@@ -222,6 +223,14 @@ def test_a_cluster_that_is_not_there_is_a_cluster_error(road):
     road("submit", "--cluster", "http://127.0.0.1:9", "list").refused(
         4, "http://127.0.0.1:9", "fix:"
     )
+
+
+def test_jobs_are_listed_as_json_where_the_option_stands_behind_the_action(road, monkeypatch):
+    from road_ray.distributed import job_client
+
+    listed = SimpleNamespace(list=list)
+    monkeypatch.setattr(job_client, "Jobs", lambda profile, *, accept_open: listed)
+    assert json.loads(road("submit", "list", "--json").good().out) == []
 
 
 @pytest.mark.parametrize("name", ["local", "clusters/aws.yaml", "kuberay/raycluster"])

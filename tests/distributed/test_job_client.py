@@ -115,12 +115,11 @@ def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path)
 
 
 def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
-    jobs.profile = Profile()
     places = ("a-b", "a/b", "/a/b", "a b")
     sent = [jobs.send(["demo", "--run-dir", place], tmp_path) for place in places]
     assert all(new for _, new in sent)
     assert len({job.name for job, _ in sent}) == 4
-    assert sent[0][0].name == "road-a-b-1"
+    assert sent[0][0].name.startswith("road-runs-a-b-")
     for place, (job, _) in zip(places, sent, strict=True):
         again, new = jobs.send(["demo", "--run-dir", place], tmp_path)
         assert (again.name, new) == (job.name, False)
@@ -197,6 +196,22 @@ def test_a_run_is_found_by_the_path_that_was_submitted_and_by_no_part_of_it(jobs
     assert jobs.get("exp/student").name == moved.name  # that of this profile, of two runs
     assert jobs.get("/runs/exp/student").name == job.name
     assert [one.status for one in jobs._client.jobs] == ["RUNNING"] * 3
+
+
+@pytest.mark.parametrize("word", ["--run-dir=runs/student", "run_dir=~/student"])
+def test_a_run_in_the_working_directory_that_ray_deletes_is_refused(jobs, tmp_path, word):
+    jobs.profile = Profile()
+    with pytest.raises(ConfigError, match="which Ray deletes"):
+        jobs.send(["distill", word], tmp_path)
+    assert not jobs.list()
+
+
+def test_the_log_that_ray_appends_to_a_failure_is_no_message_of_the_job(jobs, tmp_path):
+    job, _ = jobs.send(LINE, tmp_path)
+    jobs._client.jobs[0].message = "Job entrypoint command failed with exit code 2, last\nlog\n"
+    jobs._client.end(job.name, "FAILED", 2)
+    assert jobs.get(job.name).outcome == "failed with exit code 2"
+    assert jobs.get(job.name).message == ""
 
 
 @pytest.mark.parametrize("name", ["", " "])
