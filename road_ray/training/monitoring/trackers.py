@@ -74,20 +74,22 @@ def wandb_tracker(
 
 
 def tensorboard_tracker(run_dir: Path) -> Tracker:
-    """Return a tracker that writes event files to ``tensorboard/`` of the run directory. The writer
-    comes with Ray Tune.
+    """Return a tracker that writes event files to ``tensorboard/`` of the run directory. A resumed
+    run hides what was written of the steps that it repeats. The writer comes with Ray Tune.
     """
     from tensorboardX import SummaryWriter
 
     # File names have seconds only: two starts within one second would write the same file.
-    suffix = f".{time.time_ns()}"
-    writer = SummaryWriter(str(run_dir / "tensorboard"), filename_suffix=suffix)
+    names = {"logdir": str(run_dir / "tensorboard"), "filename_suffix": f".{time.time_ns()}"}
+    writers: list[SummaryWriter] = []
 
     def log(step: int, metrics: Mapping[str, float]) -> None:
+        if not writers:
+            writers.append(SummaryWriter(**names, flush_secs=1, purge_step=step))
         for name, value in metrics.items():
-            writer.add_scalar(name, value, step)
+            writers[0].add_scalar(name, value, step)
 
-    return Tracker(log, lambda failed: writer.close())
+    return Tracker(log, lambda failed: [writer.close() for writer in writers])
 
 
 def mlflow_tracker(

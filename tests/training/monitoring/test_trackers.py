@@ -164,3 +164,29 @@ def test_mlflow_has_the_configuration_and_one_run(reached, kind):
     assert run.data.params["optimizer.peak_lr"] == "0.125"
     assert run.data.params["marker"] == "harmless-text"
     assert run.data.metrics == {"train/loss": 0.5, "train/row_1": 1.0, "train/row_2": 1.0}
+
+
+def events_of(run):
+    """The events in TensorBoard's files, the oldest first: length, checksum, event, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    for path in sorted((run / "tensorboard").iterdir()):
+        content = path.read_bytes()
+        while content:
+            length = int.from_bytes(content[:8], "little")
+            yield Event.FromString(content[12 : 12 + length])
+            content = content[16 + length :]
+
+
+@pytest.mark.parametrize("kind", ["tensorboard"], indirect=True)
+def test_tensorboard_has_each_step_of_a_resumed_run_once(tmp_path, kind):
+    first = REACHED[kind](tmp_path)
+    for step in (1, 2, 3):
+        first.log(step, {"loss": 1.0})
+    first.close(True)
+    again = REACHED[kind](tmp_path)
+    again.log(2, {"loss": 1.0})
+    again.close(False)
+    events = [event for event in events_of(tmp_path) if not event.file_version]
+    found = [(event.session_log.status, event.step) for event in events]
+    assert found == [(1, 1), (0, 1), (0, 2), (0, 3), (1, 2), (0, 2)]  # 1: hides from this step on
