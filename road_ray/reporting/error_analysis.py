@@ -84,7 +84,8 @@ def _scored_error(row: Row, predicted: str, kind: Kind) -> tuple[float, Example]
         gold = row.label
     if gold is None or gold == predicted:
         return None
-    return score, Example(ask, (), gold, predicted, f"row {row.id}")
+    place = row.where.rpartition("/")[2]
+    return score, Example(ask, (), gold, predicted, f"row {row.id}, {place}")
 
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
