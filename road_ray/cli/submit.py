@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,10 +68,9 @@ def submit(
             typer.echo(f"{job.name}: {status}", err=True)
         if not detach:
             raise typer.Exit(_followed(jobs, job))
-    elif words[0] == "list":
-        show_list([dataclasses.asdict(job) for job in jobs.list()], as_json)
-    elif words[0] == "status":
-        show_list([dataclasses.asdict(jobs.get(words[1]))], as_json)
+    elif words[0] in ("list", "status"):
+        found = [jobs.get(name) for name in words[1:]] if words[0] == "status" else jobs.list()
+        show_list([dataclasses.asdict(job) for job in found], as_json)
     elif words[0] == "stop":
         job = jobs.get(words[1])
         was_running = jobs.stop(job.name)
@@ -82,13 +81,8 @@ def submit(
 
 def _followed(jobs: Jobs, job: Job) -> int:
     """Print the log of a job and return its exit code. Ctrl-C leaves the job running."""
-
-    def say(chunk: str) -> None:
-        sys.stdout.write(chunk)
-        sys.stdout.flush()
-
     try:
-        code = jobs.follow(job.name, say)
+        code = jobs.follow(job.name, partial(typer.echo, nl=False))
         typer.echo(f"{job.name}: {jobs.get(job.name).outcome}", err=True)
         return code
     except KeyboardInterrupt:

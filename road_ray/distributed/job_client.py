@@ -62,7 +62,7 @@ class Profile(Config):
     workers."""
     driver_on_head: bool = False
     """Run the ``road`` process on the head, which outlives workers on spot machines. The head needs
-    ``entry_cpus`` cores for jobs, or they wait forever. False: Ray chooses a machine."""
+    ``entry_cpus`` cores for jobs, or they fail after 15 minutes. False: Ray chooses a machine."""
     scale_up_seconds: float = Field(0.0, ge=0)
     """Longest wait of a job for machines that the cluster adds, in seconds. 0: the cluster adds
     none, and a job without room fails at once."""
@@ -187,8 +187,8 @@ class Jobs:
         Raises ``ClusterError`` if another command line runs in that run directory.
         """
         refuse_secrets(words)
-        words = _completed(words, self.profile)
-        run, line = run_directory_of(words), shlex.join(["road", *words])
+        words, run = completed(words, self.profile)
+        line = shlex.join(["road", *words])
         before = [job for job in self.list() if job.run == run]
         for job in before:
             if job.done:
@@ -282,12 +282,10 @@ class Jobs:
                 "road submit: the name of the run or job is empty\n  fix: road submit list"
             )
         known, path = self.list(), Path(self.profile.run_root or "", name)
-        for job in known:
-            if job.name == name:
-                return job
-        for job in known:
-            if job.run and Path(job.run) == path:
-                return job
+        found = [job for job in known if job.name == name]
+        found += [job for job in known if job.run and Path(job.run) == path]
+        if found:
+            return found[0]
         names = [f"{job.name} ({job.run})" if job.run else job.name for job in known[:10]]
         raise ClusterError(
             f"{self.profile.address} has no job or run {name!r}\n"
@@ -329,12 +327,6 @@ def refuse_secrets(words: Sequence[str]) -> None:
             )
 
 
-def run_directory_of(words: Sequence[str]) -> str:
-    """Return the run directory of a command line, which identifies its run."""
-    number, key = _run_directory_word(words)
-    return words[number].removeprefix(key)
-
-
 def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
     """Return the number of the word with the run directory, and what stands before it there.
     Raises ``ConfigError`` without one.
@@ -350,10 +342,10 @@ def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
     )
 
 
-def _completed(words: Sequence[str], profile: Profile) -> list[str]:
+def completed(words: Sequence[str], profile: Profile) -> tuple[list[str], str]:
     """Return the command line with the workers of the profile, unless it says how it trains, and
-    with the run directory below ``run_root``; an absolute one stays as it is. Raises
-    ``ConfigError`` for a relative one without it.
+    with the run directory below ``run_root``, which identifies its run; an absolute one stays as it
+    is. Raises ``ConfigError`` for a relative one without ``run_root``.
     """
     done = list(words)
     number, key = _run_directory_word(done)
@@ -370,7 +362,7 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
             ("--gpus-per-worker", profile.gpus_per_worker),
         ):
             done += [] if value is None else [flag, f"{value:g}"]
-    return done
+    return done, str(run)
 
 
 def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
@@ -402,8 +394,7 @@ def pack_working_dir(
     a model or teachers in ``words`` that are here but not sent, which the job would not find.
     """
     root = source.resolve()
-    named = [word for word in words if word.endswith((".yaml", ".yml"))]
-    named = [word for word in named if (source / word).is_file()]
+    named = [x for x in words if x.endswith((".yaml", ".yml")) and (source / x).is_file()]
     for word in named:
         if not (source / word).resolve().is_relative_to(root):
             raise ConfigError(

@@ -143,9 +143,9 @@ def intervals(
 
 
 def short_label(text: str, most: int = 48) -> str:
-    """Return a text for a plot, on one line and not too long."""
+    """Return a text for a plot, on one line and not too long; dollar signs begin no formula."""
     plain = printable(text)
-    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+    return (plain if len(plain) <= most else f"{plain[: most - 1]}…").replace("$", r"\$")
 
 
 def inline_svg(plot: Plot) -> Markup:
@@ -175,7 +175,7 @@ def _drawn(plot: Plot) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     target = StringIO()
-    with _style(plot):  # `savefig` would draw twice
+    with _style():  # `savefig` would draw twice
         FigureCanvasSVG(plot.figure).print_svg(target)  # type: ignore[no-untyped-call]
     return target.getvalue()
 
@@ -190,19 +190,16 @@ def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Pat
         plot.figure.set_facecolor("white")
         plot.figure.suptitle(short_label(plot.title, 60), x=0.01, ha="left", weight="bold")
         undated = {"svg": "Date", "pdf": "CreationDate"}.get(kind)
-        with _style(plot):
+        with _style():
             metadata = {undated: None} if undated else None
             plot.figure.savefig(paths[-1], format=kind, dpi=_PNG_DPI, metadata=metadata)
     return paths
 
 
 @contextmanager
-def _style(drawn: Plot | None = None) -> Iterator[None]:
+def _style() -> Iterator[None]:
     import matplotlib as mpl
-    from matplotlib.text import Text
 
-    for text in drawn.figure.findobj(Text) if drawn else ():
-        text.set(parse_math=False)  # of those that were made outside of the style
     with mpl.rc_context(fname=ASSETS / "plots.mplstyle"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a label in a script that the font lacks
         yield

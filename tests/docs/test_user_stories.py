@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.distributed.job_client import load_profile, run_directory_of
+from road_ray.distributed.job_client import completed, load_profile
 from road_ray.verbs import configure
 from tests.docs.blocks import ROOT, commands, publish_sentiment_models
 from tests.ports import free_port
@@ -161,7 +161,7 @@ def test_cluster_job_is_complete():
     ((*words,),) = commands_of("cluster.profile.yaml")
     profile = load_profile(str(ROOT / words[words.index("--cluster") + 1]))
     line = words[words.index("--") + 1 :]
-    assert (profile.workers, run_directory_of(line)) == (2, "mine")
+    assert (profile.workers, completed(line, profile)[1]) == (2, "/shared/runs/mine")
     configure(line[0], path=ROOT / line[1], overrides=[word for word in line if "=" in word])
 
 
