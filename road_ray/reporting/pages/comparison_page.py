@@ -266,9 +266,10 @@ def _short(value: object) -> str:
 def _curves(groups: Sequence[Group]) -> list[Plot]:
     """Return the losses of each group: the mean over its seeds at the steps that all recorded."""
     names = dict.fromkeys(n for group in groups for run in group.runs for n in loss_names(run)[:2])
-    plots = []
+    plots, most = [], len(colors("s"))
+    note = f"The first {most} of {len(groups)} groups." if len(groups) > most else ""
     for name in list(names)[:9]:
-        plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step")
+        plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step", note=note)
         for group, color in zip(groups, colors("s"), strict=False):
             series = [dict(points) for run in group.runs if (points := run.series(name))]
             steps = (

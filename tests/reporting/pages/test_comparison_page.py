@@ -178,6 +178,13 @@ def test_a_setting_in_which_all_agree_is_not_told(runs):
     ]
 
 
+@pytest.mark.parametrize(("count", "note"), [(8, ""), (9, "The first 8 of 9 groups.")])
+def test_groups_without_a_curve_are_told(run, count, note):
+    page = compare_page([run(f"r-{n}", init=f"m{n}") for n in range(count)], "f")
+    ((plot,),) = blocks(page, "Curves")
+    assert (len(plot.axes.lines), plot.note) == (8, note)
+
+
 def test_runs_link_to_their_pages(runs, tmp_path):
     (tmp_path / "none-1" / "report.html").write_text("a page")
     page = compare_page(runs, "folder")
