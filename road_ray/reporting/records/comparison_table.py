@@ -28,8 +28,10 @@ from road_ray.system.files import read_json
 
 TABLE = "table.json"
 # Keys in which the seeds of one experiment may differ.
-_INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
-_INDECISIVE += ("training.mirror",)  # an address of each seed
+_INDECISIVE = (
+    *("run_dir", "seed", "console", "address", "tracking.", "max_concurrent"),
+    "training.mirror",  # each seed has an address of its own
+)
 
 
 class Score(BaseModel):
