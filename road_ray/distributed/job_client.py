@@ -73,7 +73,7 @@ class Profile(Config):
     """Value of ``--gpus-per-worker`` for the same jobs. None: the verb's default."""
     run_root: str | None = None
     """Directory on a disk that all machines share, below which relative run directories are placed.
-    None: run directories stay as they are given."""
+    None: run directories must be absolute."""
     exclude: tuple[str, ...] = ()
     """Patterns of tracked files that are not uploaded with a job, such as ``docs/*``. Empty: all
     tracked files are. Ray's limit is 100 MiB."""
