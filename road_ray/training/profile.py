@@ -42,6 +42,7 @@ _BACKWARD = 2  # FLOPs of a backward pass, as a multiple of the forward pass
 SHARE = "time/mfu"
 _STEPS = 3  # measured, after one that warms up
 _FIRST_ROWS = 2
+_ROWS_SECOND = ("noise", "teacher_logits", "teacher_weights")  # in which they are dimension 1
 _LONGEST_STEP_SECONDS = 1.0  # of a measured step, so that a plan comes in seconds everywhere
 # FLOPs of published models, counted as ELECTRA's released flops_computation.py does.
 _DROPOUT, _LAYER_NORM, _ACTIVATION, _SOFTMAX = 4, 5, 8, 5
@@ -247,19 +248,14 @@ def _time_steps(
 
 
 def _part(batch: Batch, rows: int | None) -> Batch:
-    """Return the first rows of a batch, all for None; its noise ``[K, B, L]`` is cut in the second
-    dimension.
-    """
-    num_all_rows = len(batch["input_ids"])
+    """Return the first rows of a batch, all for None."""
 
-    def cut(value: object) -> Any:
+    def cut(name: str, value: Any) -> Any:
         if not torch.is_tensor(value) or not value.dim():
             return value
-        if len(value) == num_all_rows:
-            return value[:rows]
-        return value[:, :rows] if value.dim() > 1 and value.shape[1] == num_all_rows else value
+        return value[:, :rows] if name in _ROWS_SECOND else value[:rows]
 
-    return cast("Batch", {name: cut(value) for name, value in batch.items()})
+    return cast("Batch", {name: cut(name, value) for name, value in batch.items()})
 
 
 @contextmanager
