@@ -67,7 +67,7 @@ def train(
     start, state = _resume(trained, optimizer, training, worker)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     compute = partial(backward, seed=training.seed, autocast=autocast, one_batch=config.passes > 1)
-    report = StepMetrics(trained, training, worker, autocast, state.get("row", {}))
+    report = StepMetrics(trained, training, worker, autocast, state)
     evaluation = PeriodicEvaluation(objective, trained, training, worker, state)
     batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
     with (
@@ -101,7 +101,7 @@ def train(
             wait = last or stopped or save_now
             if wait or done % config.save_every_steps == 0:
                 with record_function("checkpoint"):
-                    memory = guard.memory | evaluation.memory | {"row": report.row}
+                    memory = guard.memory | evaluation.memory | report.memory
                     saver.save(done, memory, evaluation.best, wait=wait)
             if stopped and not last:
                 raise _interrupted(done, training)

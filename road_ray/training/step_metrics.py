@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.objectives.base import Objective
@@ -19,6 +19,7 @@ from road_ray.training.worker import Worker, full_tensor
 
 _GRACE = 0.25  # of the run, in which the discriminator may still call every token original
 _ROWS = 5  # consecutive rows of the journal
+_SIZES = ("tokens", "positions", "examples", "time/steps")
 _ADVICE = {
     "detector_collapse": "the discriminator calls every token original: start from a trained "
     "generator (generator.init), lower optimizer.peak_lr, lengthen the warm-up or raise "
@@ -37,21 +38,40 @@ class StepMetrics:
         training: Training,
         worker: Worker,
         autocast: torch.dtype | None,
-        row: Mapping[str, float],
+        state: Mapping[str, Any],
     ) -> None:
-        self.row = dict(row)
+        self.row: dict[str, float] = dict(state.get("row", {}))
         self._training, self._worker = training, worker
         # By default 50 steps between rows, fewer in a short run, for 20 points in a curve.
         default = min(50, max(1, training.total_steps // 20))
         self._every = training.config.log_every_steps or default
         self._utilization = ModelFlopsUtilization(trained, worker, autocast)
         self._collapse = CollapseMonitor(training.journal, training.total_steps)
-        self._clear()
+        # What a checkpoint has of all workers goes on in rank 0; the others have the same names.
+        sums, stats = state.get("since_row", ({}, {}))
+        share = float(worker.is_main)
+        self._sums = {n: [share * torch.tensor(x, device=worker.device)] for n, x in sums.items()}
+        self._stats = defaultdict[str, float](float, {n: share * x for n, x in stats.items()})
 
-    def _clear(self) -> None:
-        self._sums: dict[str, list[Tensor]] = {}
-        self._stats: dict[str, float] = defaultdict(float)
-        self._steps = self._tokens = self._examples = self._positions = 0
+    @property
+    def memory(self) -> dict[str, Any]:
+        """State to save with checkpoints, so that the next row of a resumed run counts the steps
+        before it too. Collective.
+        """
+        return {"row": self.row, "since_row": self._totals() if self._sums else ({}, {})}
+
+    def _totals(self) -> tuple[dict[str, list[float]], dict[str, float]]:
+        """Return sums and counts over all workers, and the other sums, with the seconds of this
+        worker. Collective.
+        """
+        worker = self._worker
+        parts = {name: torch.stack(pairs).sum(0) for name, pairs in self._sums.items()}
+        sums = {name: worker.total(part).tolist() for name, part in parts.items()}
+        # Workers may have different names, for example if only one has dropped a teacher.
+        names = worker.union(name for name in self._stats if not name.startswith("time/"))
+        stats = torch.tensor([self._stats[name] for name in names])
+        counted = zip(names, worker.total(stats.to(worker.device)).tolist(), strict=True)
+        return sums, {**self._stats, **dict(counted)}
 
     def due(self, done: int) -> bool:
         """Return True when step ``done`` gets a row."""
@@ -79,34 +99,25 @@ class StepMetrics:
             # Left on the device: reading it would wait.
             self._sums.setdefault(name, []).append(torch.stack([total.float(), count.float()]))
         for batch in passes:
-            self._tokens += int(batch["attention_mask"].sum())
-            self._positions += batch["attention_mask"].numel()
-            self._examples += len(batch["input_ids"])
+            self._stats["tokens"] += int(batch["attention_mask"].sum())
+            self._stats["positions"] += batch["attention_mask"].numel()
+            self._stats["examples"] += len(batch["input_ids"])
             for name, value in batch.get("stats", {}).items():
                 self._stats[name] += float(value)
-        self._steps += 1
+        self._stats["time/steps"] += 1
 
     def write(self, done: int, norms: Mapping[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, summed over all workers, and start anew; collective."""
-        worker, steps, seconds = self._worker, self._steps, self._stats["time/step_seconds"]
-        # Workers may have different names, for example if only one has dropped a teacher.
-        names = worker.union(name for name in self._stats if not name.startswith("time/"))
-        stats = [self._stats[name] for name in names]
-        counts = torch.tensor(
-            [self._tokens, self._examples, self._positions, *stats], dtype=torch.float64
-        )
-        counted = worker.total(counts.float().to(worker.device)).tolist()
-        tokens, examples, positions, *totals = counted
-        row = {}
-        for name, pairs in self._sums.items():
-            total, count = worker.total(torch.stack(pairs).sum(0)).tolist()
-            row[name] = total / max(count, 1.0)
-        row |= dict(zip(names, totals, strict=True))
-        row |= {n: value / steps for n, value in self._stats.items() if n.startswith("time/")}
+        sums, stats = self._totals()
+        tokens, positions, examples, steps = map(stats.pop, _SIZES)
+        seconds = stats["time/step_seconds"]
+        row = {name: total / max(count, 1.0) for name, (total, count) in sums.items()}
+        row |= {n: x / steps if n.startswith("time/") else x for n, x in stats.items()}
         row["data/padding_fraction"] = 1 - tokens / max(positions, 1.0)
         row["time/tokens_per_second"] = tokens / seconds
         row["time/examples_per_second"] = examples / seconds
-        self._clear()
+        self._sums.clear()
+        self._stats.clear()
         self.row = self._utilization.of({**row, **norms}, passes)
         self._training.journal.write(done, self.row)
         self._collapse.check(done, self.row)

@@ -104,6 +104,26 @@ def test_dropout_is_a_function_of_seed_step_and_pass():
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
+def test_a_row_counts_the_steps_before_a_resume(tmp_path):
+    objective = tiny.supervised(dropout=0.0)
+    batches = [tiny.stream(tiny.rows(unlabelled=0.5))[n] | {"stats": {"x": 1}} for n in (0, 1)]
+    results = [gradients(objective, [batch])[1] for batch in batches]
+
+    def row(stopped):
+        report, began = StepMetrics(objective, tiny.training(tmp_path), ALONE, None, {}), 1.0
+        for step, (batch, result) in enumerate(zip(batches, results, strict=True), start=1):
+            if step == 2 and stopped:
+                state = json.loads(json.dumps(report.memory))
+                report = StepMetrics(objective, tiny.training(tmp_path), ALONE, None, state)
+            report.add(step, result, [batch], 0.5, time.perf_counter() - began)
+        report.write(2, {}, batches)
+        assert report.memory["since_row"] == ({}, {})
+        return {n: x for n, x in report.row.items() if not n.startswith("time/")}
+
+    assert row(stopped=True) == pytest.approx(row(stopped=False))
+    assert row(stopped=True)["x"] == 2
+
+
 def test_a_row_has_means_over_steps_by_their_counts(tmp_path):
     objective = tiny.supervised(dropout=0.0)
     passes = [tiny.stream(tiny.rows(unlabelled=0.5))[n] | {"stats": {"x": n + 1}} for n in (0, 1)]

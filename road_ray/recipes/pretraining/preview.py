@@ -64,24 +64,20 @@ def _head_flops(
     defaults = registry.options_of(kind)
     candidates = int(config.objective.options.get("candidates", defaults.get("candidates", 1)))
     detection = profile.detection_head_flops(size, length)
-    if name not in registry.OBJECTIVES and "model" in registry.models_of(kind):
-        # The user's own: as for mlm or electra.
-        return profile.word_head_flops(size, vocab_size, length)
     match name:
-        case "mlm" | "replace_mlm":
-            return profile.word_head_flops(size, vocab_size, length)
         case "all_tokens_mlm":
             return profile.word_head_flops(size, vocab_size, length, 1.0)
         case "mc_bert":
             # Its generator samples at every position, not only at the chosen ones.
             everywhere = profile.word_head_flops(small, vocab_size, length, 1.0)
-            remaining = 1.0 - profile.word_head_flops(small, vocab_size, length) / everywhere
-            generator = profile.word_head_flops(small, vocab_size, length, remaining)
-            return generator + profile.word_head_flops(size, candidates, length, 1.0)
+            more = everywhere - profile.word_head_flops(small, vocab_size, length)
+            return more + profile.word_head_flops(size, candidates, length, 1.0)
         case "teams":
             choice = profile.word_head_flops(size, candidates, length)
             return profile.layer_flops(size, length) + detection + choice
-    return detection
+    # The user's own too.
+    is_detector = "model" not in registry.models_of(kind)
+    return detection if is_detector else profile.word_head_flops(size, vocab_size, length)
 
 
 def peek(place: str, rows: int) -> str:
