@@ -52,11 +52,6 @@ def rows_at(values: Tensor, positions: Tensor) -> Tensor:
     return values.flatten(0, 1).index_select(0, positions)
 
 
-def put(tokens: Tensor, positions: Tensor, values: Tensor) -> Tensor:
-    """Return the tokens with ``values`` at flat positions: ``[B, L], [N], [N] -> [B, L]``."""
-    return tokens.flatten().scatter(0, positions, values).view_as(tokens)
-
-
 def mask(
     tokens: Tensor,
     chosen: Tensor,

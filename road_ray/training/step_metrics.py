@@ -49,9 +49,9 @@ class StepMetrics:
         self._collapse = CollapseMonitor(training.journal, training.total_steps)
         # What a checkpoint has of all workers goes on in rank 0; the others have the same names.
         sums, stats = state.get("since_row", ({}, {}))
-        share = float(worker.is_main)
-        self._sums = {n: [share * torch.tensor(x, device=worker.device)] for n, x in sums.items()}
-        self._stats = defaultdict[str, float](float, {n: share * x for n, x in stats.items()})
+        main, device = worker.is_main, worker.device
+        self._sums = {n: [main * torch.tensor(x, device=device)] for n, x in sums.items()}
+        self._stats = defaultdict[str, float](float, {n: main * x for n, x in stats.items()})
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -61,17 +61,14 @@ class StepMetrics:
         return {"row": self.row, "since_row": self._totals() if self._sums else ({}, {})}
 
     def _totals(self) -> tuple[dict[str, list[float]], dict[str, float]]:
-        """Return sums and counts over all workers, and the other sums, with the seconds of this
-        worker. Collective.
-        """
+        """Return sums and counts over all workers, and the seconds of this one. Collective."""
         worker = self._worker
-        parts = {name: torch.stack(pairs).sum(0) for name, pairs in self._sums.items()}
-        sums = {name: worker.total(part).tolist() for name, part in parts.items()}
+        sums = {n: worker.total(torch.stack(x).sum(0)).tolist() for n, x in self._sums.items()}
         # Workers may have different names, for example if only one has dropped a teacher.
         names = worker.union(name for name in self._stats if not name.startswith("time/"))
         stats = torch.tensor([self._stats[name] for name in names])
-        counted = zip(names, worker.total(stats.to(worker.device)).tolist(), strict=True)
-        return sums, {**self._stats, **dict(counted)}
+        counted = worker.total(stats.to(worker.device)).tolist()
+        return sums, {**self._stats, **dict(zip(names, counted, strict=True))}
 
     def due(self, done: int) -> bool:
         """Return True when step ``done`` gets a row."""
@@ -110,12 +107,11 @@ class StepMetrics:
         """Write the row of step ``done``, summed over all workers, and start anew; collective."""
         sums, stats = self._totals()
         tokens, positions, examples, steps = map(stats.pop, _SIZES)
-        seconds = stats["time/step_seconds"]
         row = {name: total / max(count, 1.0) for name, (total, count) in sums.items()}
         row |= {n: x / steps if n.startswith("time/") else x for n, x in stats.items()}
         row["data/padding_fraction"] = 1 - tokens / max(positions, 1.0)
-        row["time/tokens_per_second"] = tokens / seconds
-        row["time/examples_per_second"] = examples / seconds
+        row["time/tokens_per_second"] = tokens / stats["time/step_seconds"]
+        row["time/examples_per_second"] = examples / stats["time/step_seconds"]
         self._sums.clear()
         self._stats.clear()
         self.row = self._utilization.of({**row, **norms}, passes)

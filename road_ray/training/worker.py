@@ -173,8 +173,8 @@ def recompute(objective: nn.Module) -> None:
     same dropout, in the backward pass. Same gradients, about a third more time. Source: Chen et al.
     2016.
     """
-    layers = {layer for encoder in encoders_of(objective) for layer in layer_list(encoder)}
-    for layer in layers:  # not by transformers, which lacks it for ALBERT and MPNet
+    # Not by transformers, which lacks it for ALBERT and MPNet; TEAMS shares layers.
+    for layer in {layer for encoder in encoders_of(objective) for layer in layer_list(encoder)}:
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 

@@ -19,7 +19,7 @@ from road_ray.models.config import Tying
 from road_ray.models.language_model import share, states, vocabulary_logits
 from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Metrics, Objective, Term
-from road_ray.objectives.masking import choose, corrupt, flat_positions, invert, mask, put, rows_at
+from road_ray.objectives.masking import choose, corrupt, flat_positions, invert, mask, rows_at
 
 
 class MaskingObjective(Objective):
@@ -280,7 +280,8 @@ class CorruptingObjective(MaskingObjective):
                 if places is not positions:  # chosen ones are real too: theirs are rows of these
                     logits = logits.index_select(0, torch.searchsorted(places, positions))
                 drawn = draw(logits, labels, noise, *options)
-        changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        sampled = tokens.flatten().scatter(0, positions, drawn.sampled).view_as(tokens)
+        changed, replaced = corrupt(tokens, chosen, sampled)
         count = torch.full((), len(positions), device=tokens.device)
         metrics = {
             "generator_accuracy": (drawn.num_correct, count),

@@ -55,9 +55,8 @@ def build_objective(
     builder = _ModelBuilder(corpus, tokenizer, config)
     made: Objective = kind(*(builder.make(name) for name in models_of(kind)), **options)
     if builder.heads:  # parts of the objective alone are in no model, such as TEAMS' detection head
-        of_models = {"encoder", *models_of(kind)}
-        owners = dict.fromkeys(name.partition(".")[0] for name, _ in made.named_parameters())
-        builder.heads["new"] += [name for name in owners if name not in of_models]
+        parts = dict.fromkeys(name.partition(".")[0] for name, _ in made.named_parameters())
+        builder.heads["new"] += [x for x in parts if x not in ("encoder", *models_of(kind))]
         encoder.log_heads(config.init, builder.heads)
     return made, builder.heads
 
