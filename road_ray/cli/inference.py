@@ -26,7 +26,6 @@ from road_ray.system.files import STDIN, check_input, check_new
 if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
 
-
 _INPUTS = "CSV, TSV, JSONL, JSON, Parquet, SQuAD JSON or text file; - for standard input"
 InputArgument = Annotated[str, typer.Argument(metavar="INPUT", help=_INPUTS)]
 OutputOption = Annotated[

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
     from transformers import BatchEncoding, PreTrainedTokenizerFast
 
-
 _log = logging.getLogger(__name__)
 
 _ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
@@ -49,8 +48,7 @@ def text_rows(
             f"max_length_tokens = {max_length_tokens} leaves no room for text; "
             f"allowed: at least {special + len(columns)}"
         )
-    options: dict[str, Any] = {"truncation": True, "max_length": max_length_tokens}
-    options["is_split_into_words"] = of_words
+    options: dict[str, Any] = {"max_length": max_length_tokens, "is_split_into_words": of_words}
     if stride_tokens is not None:
         room = max_length_tokens - special
         overlap = room - min(stride_tokens or room, room)
@@ -59,7 +57,7 @@ def text_rows(
     rows, tokens, example = 0, 0, list[int]()
     for first in range(0, len(columns[0]), _ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + _ROWS_AT_A_TIME]) for texts in columns]
-        encoded = tokenized(tokenizer, *chunk, **options)
+        encoded = tokenized(tokenizer, *chunk, truncation=True, **options)
         made.add(encoded.encodings or [])
         of = encoded.get("overflow_to_sample_mapping", range(len(encoded["input_ids"])))
         example += [first + number for number in of]
@@ -334,8 +332,7 @@ def _cut(
             plain = tokenized(tokenizer, shorter, add_special_tokens=False)
             count, end = len(plain["input_ids"]), end - 1
         cut[text] = (shorter, count)
-    number = sum(cut[example.question][0] != example.question for example in examples)
-    if number:
+    if number := sum(cut[example.question][0] != example.question for example in examples):
         _log.info("%s: cut %d questions to %d tokens", name, number, most)
     return [cut[example.question] for example in examples]
 

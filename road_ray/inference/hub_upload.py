@@ -34,8 +34,6 @@ _SECRET = re.compile(
     r"|\"((hf|hub|auth|access|bearer)[_-]?)?token\"\s*:\s*\"[^\"]{6}",
     re.IGNORECASE,
 )
-
-
 _OF_ROWS = {"data", "columns", "id_column", "label_thresholds"}  # names, no paths
 
 

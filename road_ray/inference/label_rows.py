@@ -269,8 +269,7 @@ def label_of(text: str, labels: Sequence[str]) -> str | None:
     """Return the label that an answer is, or begins with before other words."""
     starts = [rf"{re.escape(plain_label(one))}(?![a-z0-9])" for one in labels]
     for plain in (plain_label(text), plain_label(re.sub(r"^\W+", "", text))):  # a label may be "-"
-        found = [one for one, start in zip(labels, starts, strict=True) if re.match(start, plain)]
-        if found:
+        if found := [one for one, s in zip(labels, starts, strict=True) if re.match(s, plain)]:
             return max(found, key=len)
     return None
 

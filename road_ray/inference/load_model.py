@@ -92,10 +92,9 @@ def load(
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
     length = row_limit(record.get("max_length_tokens"), task)
-    known = "max_length_tokens" in record
+    known = "max_length_tokens" in record  # else as plain transformers cuts
     longest = limit_length(tokenizer, positions, length if known else None)
-    if not known and not isinstance(task.kind, Span):  # of another program: as transformers cuts
-        length = longest
+    length = length if known or isinstance(task.kind, Span) else longest
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,
@@ -213,8 +212,7 @@ def _kind_of(place: Path) -> Kind:
             f"{place / 'config.json'}: problem_type = {config.problem_type!r} with {len(labels)} "
             "labels: only labels or one number of a row are predicted\n"
             "  allowed: single_label_classification, or multi_label_classification\n"
-            "  fix: name a model that gives labels or one number, or fine-tune one with `road "
-            "finetune`"
+            "  fix: name such a model, or fine-tune one with `road finetune`"
         )
     return Classify(labels)
 

@@ -37,7 +37,6 @@ SUFFIXES = (".jsonl", ".csv", ".tsv")
 # What spreadsheets execute begins like this (OWASP); a number with a sign does not count.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\.?\d[\d.]*(?:[eE][+-]?\d+)?$)")
 
-
 Chunk = tuple[list[Prediction], Counter[str]]
 """Predictions of a chunk of rows, and what was cut of them, as ``predict_rows`` counts it."""
 Predict = Callable[[Iterable[list[InputRow]]], Iterator[Chunk]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -29,7 +28,7 @@ from road_ray.data.examples import (
     TagExample,
     TextExample,
 )
-from road_ray.data.readers.tables import check_text
+from road_ray.data.readers.tables import check_text, parse_json
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -44,7 +43,7 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.errors import DataError, shorten
+from road_ray.errors import DataError
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import (
     OUTSIDE,
@@ -109,8 +108,7 @@ class Predictor:
     @cached_property
     def trained(self) -> TrainedInput:
         """Fields of a row, and the columns that they had in the training, if that is recorded."""
-        kinds = _FIELDS.items()
-        usual = next(names for kind, names in kinds if isinstance(self.task.kind, kind))
+        usual = next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
         return TrainedInput.of_record(self.record, usual)
 
     def __call__(
@@ -280,7 +278,7 @@ class Predictor:
             case Tag():
                 given_words = row.get("words")
                 if isinstance(given_words, str) and re.match(r"\[\s*[\"']", given_words):
-                    given_words = _list_in(given_words, where)
+                    given_words = parse_json(given_words, where)  # a list in a cell
                 if isinstance(given_words, list | tuple):
                     words = tuple(check_text(word, where, "words") for word in given_words)
                     return Sentence(name, words, None, where, " ".join(words))
@@ -309,15 +307,6 @@ class Predictor:
                 f"  allowed: {', '.join(dict.fromkeys((*self.trained.fields, *columns)))}"
             )
         return check_text(row[field], where, field)
-
-
-def _list_in(cell: str, where: str) -> object:
-    """Return the list in a cell of a table, which would be read as one text."""
-    try:
-        return json.loads(cell)
-    except ValueError as error:
-        allowed = '["New", "York"] as JSON has it, or a text'
-        raise DataError(f"{where}: words = {shorten(cell)}\n  allowed: {allowed}") from error
 
 
 _JOINERS = "\u200c\u200d\u00ad"  # within a word: zero-width non-joiner and joiner, soft hyphen

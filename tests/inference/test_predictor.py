@@ -218,7 +218,7 @@ def test_a_list_of_words_in_a_cell_of_a_table_is_no_text(exported):
     model = load(exported("ner"))
     words = ["Ada", "sleeps", "in", "New York"]
     assert model(words=json.dumps(words)) == model(words=words)
-    with pytest.raises(DataError, match=r"the row: words = \['Ada', 'sleeps'\]\n  allowed: "):
+    with pytest.raises(DataError, match=r"the row: broken JSON: .*seen \"\['Ada'"):
         model(words=str(words[:2]))
     assert model(words="[Reuters] Ada")["words"] == ["[", "Reuters", "]", "Ada"]
 

@@ -51,7 +51,7 @@ def decoded_lines(file: IO[bytes], name: str, *, ends: bool = False) -> Iterator
 
 def parse_json_line(line: str, where: str) -> dict[str, object]:
     """Return the object on one line of JSONL. Raises ``DataError`` with line and column."""
-    row = _parse_json(line, where)
+    row = parse_json(line, where)
     if not isinstance(row, dict):
         raise DataError(f"{where}: a JSON object was expected, seen {shorten(line)!r}")
     return row
@@ -61,10 +61,11 @@ def read_document(path: Path) -> Any:
     """Return the content of a JSON file, plain or compressed; None if it has one object a line.
     Raises ``DataError`` with the line.
     """
-    return _parse_json("".join(line for _, line in numbered_lines(path, ends=True)), str(path))
+    return parse_json("".join(line for _, line in numbered_lines(path, ends=True)), str(path))
 
 
-def _parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
+    """Return what JSON the text is, None if more is behind it. Raises ``DataError``."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -263,14 +264,10 @@ def suffix_of(path: Path) -> str:
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     delimiter = "\t"
     if suffix_of(path) == ".csv":
+        # Whichever gives the header and the first row as many columns, else the header the most.
         lines = [line.partition("\r")[0] for _, line in islice(numbered_lines(path), 2)] or [""]
-
-        def fits(mark: str) -> tuple[bool, int]:
-            """Return whether both lines have as many columns, two at least, and their number."""
-            counts = [len(next(csv.reader([line], delimiter=mark), [])) for line in lines]
-            return 1 < counts[0] == counts[-1], counts[0]
-
-        delimiter = max(",;\t", key=fits)
+        counts = {m: [*map(len, csv.reader(lines, delimiter=m))] for m in ",;\t"}
+        delimiter = max(counts, key=lambda m: (1 < counts[m][0] == counts[m][-1], counts[m][0]))
         if re.fullmatch("sep=.", lines[0]):  # Excel's
             delimiter = lines[0][-1]
     text = (line for _, line in numbered_lines(path, ends=True))  # a quoted cell may hold line ends

@@ -47,13 +47,7 @@ from road_ray.errors import DataError, RoadError
 from road_ray.inference.input_rows import Row, TrainedInput, names_in
 from road_ray.inference.predictor import Prediction, Predictor
 
-
-class RequestRow(BaseModel):
-    """Row of a request."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
+_ROW = ConfigDict(extra="forbid", strict=True)
 _FIELDS: dict[str, tuple[Any, str]] = {
     "id": (str | int, "Name of the row in the answer; by default its number in the request."),
     "text": (str, "The text, or the first of a pair."),
@@ -65,7 +59,7 @@ _FIELDS: dict[str, tuple[Any, str]] = {
 }
 
 
-def row_type(trained: TrainedInput) -> type[RequestRow]:
+def row_type(trained: TrainedInput) -> type[BaseModel]:
     """Return the type of a row with the fields of a model; a request may have the columns of the
     training instead, if the model records them.
     """
@@ -89,7 +83,8 @@ def row_type(trained: TrainedInput) -> type[RequestRow]:
         return named
 
     checks: dict[str, Any] = {"by_field": model_validator(mode="before")(by_field)}
-    return create_model("Row", __base__=RequestRow, __validators__=checks, **described)
+    text = "Row of a request."
+    return create_model("Row", __config__=_ROW, __doc__=text, __validators__=checks, **described)
 
 
 class Problem(BaseModel):
@@ -128,7 +123,7 @@ class Refusal(HTTPException):
 class RowReader:
     """Reads the rows of a body and holds them to the limits."""
 
-    def __init__(self, predictor: Predictor, config: ServingConfig, row: type[RequestRow]) -> None:
+    def __init__(self, predictor: Predictor, config: ServingConfig, row: type[BaseModel]) -> None:
         self._tokenizer, self._config = predictor.tokenizer, config
         self._fields = ", ".join(row.model_fields)
         self._one: TypeAdapter[Any] = TypeAdapter(row)
@@ -171,9 +166,8 @@ class RowReader:
     def _refusal(self, error: ValidationError) -> Refusal:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
-            return Refusal(
-                400, first["msg"], "body", None, "a JSON object, or a list of them, in UTF-8"
-            )
+            allowed = "a JSON object, or a list of them, in UTF-8"
+            return Refusal(400, first["msg"], "body", None, allowed)
         places = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
         where = "".join(places).lstrip(".") or "body"
         known = {"missing": "missing field", "extra_forbidden": "unknown field"}

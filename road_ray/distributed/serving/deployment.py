@@ -36,14 +36,12 @@ def build_application(config: ServingConfig, digest: str | None, host: str = "")
     """Return the application; ``digest`` is that of the token that requests must show, if any, and
     ``host`` the address that the proxies listen on.
     """
+    share = {"num_cpus": config.cpus_per_replica, "num_gpus": config.gpus_per_replica}
     deployment = serve.deployment(
         PredictorReplica,
         name="predictor",
         num_replicas=config.replicas,
-        ray_actor_options={
-            "num_cpus": config.cpus_per_replica,
-            "num_gpus": config.gpus_per_replica,
-        },
+        ray_actor_options=share,
         max_ongoing_requests=_OPEN_REQUESTS,
         max_queued_requests=_WAITING_REQUESTS,
         graceful_shutdown_timeout_s=config.stop_seconds,
