@@ -62,12 +62,11 @@ def load(
     ``model`` is a run directory, a model directory in the format of Hugging Face, a directory that
     `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
     is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
-    defaults to that of the training, for a model of another program to the longest that it reads,
-    with answers in windows of 384. ``threshold`` is the no-answer threshold of a span model, by
-    default the stored one; ``inf``, as a model without one, always answers, ``-inf`` never does. Of
-    a model of several labels it is the probability above which each is predicted.
-    ``n_best`` is the number of answers listed. Below ``min_confidence``, a class or choice is None.
-    A stored temperature divides the logits of classes, several labels and choices.
+    defaults to that of the training, for other models to all positions (answers: 384).
+    ``threshold`` is the no-answer threshold, by default the stored one; ``inf``, as a model without
+    one, always answers, ``-inf`` never does. Of several labels it is the probability above which
+    each is predicted. ``n_best`` is the number of answers listed. Below ``min_confidence``, a class
+    or choice is None. A stored temperature divides logits.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
 
@@ -78,8 +77,7 @@ def load(
     place, record, task = _head(str(model), head)
     own = any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     tokenizer = load_tokenizer(place if own else place.parents[1])  # of all heads of a model
-    where = torch.device(device) if device else default_device()
-    dtype: torch.dtype | None = None
+    where, dtype = torch.device(device) if device else default_device(), None
     runnable: Callable[[Batch], Tensor]
     if path := onnx_file(place, record):
         _check_onnx_options(place, device, precision)
@@ -91,10 +89,9 @@ def load(
         dtype = autocast_dtype(precision, where, trained.encoder.config.hidden_size)
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
-    length = row_limit(record.get("max_length_tokens"), task)
-    known = "max_length_tokens" in record  # else as plain transformers cuts
-    longest = limit_length(tokenizer, positions, length if known else None)
-    length = length if known or isinstance(task.kind, Span) else longest
+    usual = None if isinstance(task.kind, Span) else positions  # of other programs
+    length = row_limit(record.get("max_length_tokens", usual), task)
+    longest = limit_length(tokenizer, positions, length if "max_length_tokens" in record else None)
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,

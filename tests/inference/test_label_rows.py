@@ -27,7 +27,6 @@ from road_ray.inference.label_rows import LabelSettings, label_of, label_rows, s
 
 SECRET = "sk-very-secret-key"
 HTML = HTMLResponse("<html><body>Sign in</body></html>")
-
 UNLABELLED = {"choices": [{"message": {"content": "As a model"}}]}
 
 
@@ -272,22 +271,13 @@ def test_the_labels_of_an_llm_are_a_teacher(server, sentiment, tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Positive.", "positive"),
-        (' "negative"', "negative"),
-        ("not entailment, because", "not_entailment"),
-        ("positively", None),
-        ("maybe", None),
-        ("", None),
+        *(("Positive.", "positive"), (' "negative"', "negative"), ("positively", None)),
+        *(("not entailment, because", "not_entailment"), ("maybe", None), ("", None)),
+        *(("-", "-"), (" -.\n", "-"), ("- positive", "positive")),
     ],
 )
 def test_the_label_of_an_answer(text, expected):
-    assert label_of(text, ("positive", "negative", "not_entailment", "not")) == expected
-
-
-@pytest.mark.parametrize("text", ["-", " -\n", "-."])
-def test_a_label_may_be_a_sign(text):
-    assert label_of(text, ("+", "-")) == "-"
-    assert label_of("+", ("+", "-")) == "+"
+    assert label_of(text, ("positive", "negative", "not_entailment", "not", "-")) == expected
 
 
 def test_tokens_that_begin_two_labels_or_hardly_a_label_tell_nothing():
@@ -304,8 +294,7 @@ def test_tokens_that_begin_two_labels_or_hardly_a_label_tell_nothing():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"labels": ("a",)}, "two or more"),
-        ({"labels": ("a", "A")}, "two or more"),
+        *(({"labels": labels}, "two or more") for labels in (("a",), ("a", "A"))),
         ({"prompt": "one of {labels}"}, "no column"),
         ({"url": "localhost"}, "no address"),
         ({"url": "http://127.0.0.1:9/v1"}, "gives no list of models"),

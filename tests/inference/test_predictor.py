@@ -26,7 +26,6 @@ from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor, Sentence, grouped, words_of
 from tests.published import TEXTS, publish
-from tests.runs import plain_logits
 from tests.tiny_encoder import model_of_all_tasks
 
 
@@ -118,12 +117,15 @@ def test_a_model_that_does_not_say_its_number_of_choices_takes_any(tmp_path, fam
         assert prediction["choice"] == int(logits.argmax())
 
 
-def test_a_model_of_several_numbers_a_row_is_refused(tmp_path):
+def test_a_model_of_several_numbers_a_row_and_a_list_of_models_are_refused(tmp_path):
     labels = ("valence", "arousal")
     publish(tmp_path, "bert", "ForSequenceClassification", labels=labels, problem_type="regression")
     seen = "config.json: problem_type = 'regression' with 2 labels"
     with pytest.raises(CheckpointError, match=rf"{seen}(.|\n)*allowed: single_label"):
         load(tmp_path)
+    (tmp_path / "teachers.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="fix: name one model; `road evaluate`"):
+        load(tmp_path / "teachers.json")
 
 
 @pytest.mark.parametrize("labels", [("toxic", "rude", "threat"), ("toxic",)])
@@ -131,10 +133,12 @@ def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_
     problem = "multi_label_classification"
     publish(tmp_path, "bert", "ForSequenceClassification", labels=labels, problem_type=problem)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
-    inputs = AutoTokenizer.from_pretrained(tmp_path)(TEXTS, padding=True, return_tensors="pt")
+    texts = [*TEXTS, " ".join(TEXTS * 4)]  # the last has more tokens than the model positions
+    options = {"padding": True, "truncation": True, "max_length": 160, "return_tensors": "pt"}
+    inputs = AutoTokenizer.from_pretrained(tmp_path)(texts, **options)
     with torch.inference_mode():
         shares = model(**inputs).logits.sigmoid()
-    for predicted, row in zip(load(tmp_path)(TEXTS), shares, strict=True):
+    for predicted, row in zip(load(tmp_path)(texts), shares, strict=True):
         assert list(predicted["scores"]) == list(labels)
         assert list(predicted["scores"].values()) == pytest.approx(row.tolist(), abs=1e-5)
         above = [label for label, share in zip(labels, row, strict=True) if share > 0.5]
@@ -143,20 +147,6 @@ def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_
     assert (none, every) == ([], list(labels))
     with pytest.raises(ConfigError, match=r"threshold = 1.5: .*\n  allowed: 0 to 1"):
         load(tmp_path, threshold=1.5)
-
-
-def test_a_list_of_teachers_is_no_model_and_says_what_takes_it(tmp_path):
-    (tmp_path / "teachers.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="fix: name one model; `road evaluate`"):
-        load(tmp_path / "teachers.json")
-
-
-def test_a_published_model_reads_as_long_texts_as_plain_transformers(tmp_path):
-    publish(tmp_path, "bert", "ForSequenceClassification", labels=("no", "yes"))
-    text = " ".join(TEXTS * 4)  # more than 160 tokens, of which the model has positions
-    logits = plain_logits(tmp_path, text, truncation=True, max_length=160)
-    shares = list(load(tmp_path)(text)["scores"].values())
-    assert shares == pytest.approx(logits.softmax(1)[0].tolist(), abs=1e-5)
 
 
 def test_one_row_and_a_list_and_chunks_agree(exported):
@@ -215,8 +205,7 @@ def test_rows_may_have_the_columns_of_the_training_and_further_ones(exported):
 
 
 def test_a_list_of_words_in_a_cell_of_a_table_is_no_text(exported):
-    model = load(exported("ner"))
-    words = ["Ada", "sleeps", "in", "New York"]
+    model, words = load(exported("ner")), ["Ada", "sleeps", "in", "New York"]
     assert model(words=json.dumps(words)) == model(words=words)
     with pytest.raises(DataError, match=r"the row: broken JSON: .*seen \"\['Ada'"):
         model(words=str(words[:2]))

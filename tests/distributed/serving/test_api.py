@@ -163,20 +163,13 @@ def test_a_refused_request_says_what_where_value_and_allowed(
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Host": "127.0.0.1:8000"}, 200),
-        ({"Host": "LOCALHOST"}, 200),
-        ({"Host": "[::1]:8000"}, 200),
+        *(({"Host": host}, 200) for host in ("127.0.0.1:8000", "LOCALHOST", "[::1]:8000")),
         ({"Host": "127.0.0.5:8000", "Origin": "http://127.0.0.5:8000"}, 200),  # as it was given
         ({"Host": "localhost", "Origin": "http://localhost:3000"}, 200),
-        ({"Host": "evil.example"}, 403),
-        ({"Host": "evil.example:8000"}, 403),
-        ({"Host": "localhost.evil.example"}, 403),
-        ({"Host": "192.0.2.2"}, 403),
-        ({"Host": ""}, 403),
+        *(({"Host": host}, 403) for host in ("evil.example", "evil.example:8000", "192.0.2.2", "")),
+        *(({"Host": f"localhost{end}"}, 403) for end in (".evil.example", "@evil.example")),
         ({"Host": "[::1"}, 403),
-        ({"Host": "localhost@evil.example"}, 403),
-        ({"Host": "localhost", "Origin": "http://evil.example"}, 403),
-        ({"Host": "localhost", "Origin": "null"}, 403),
+        *(({"Host": "localhost", "Origin": o}, 403) for o in ("http://evil.example", "null")),
     ],
 )
 def test_a_server_without_token_answers_pages_of_this_machine_only(client, headers, status):
@@ -226,14 +219,8 @@ def test_a_prediction_that_takes_too_long_is_given_up(client, monkeypatch):
 
 
 def test_a_body_of_unknown_length_is_not_read_to_its_end(client):
-    http, read = client(max_request_bytes=1000), []
-
-    def pieces():
-        for number in range(1000):
-            read.append(number)
-            yield b" " * 100
-
-    answer = http.post("/predict", content=pieces())
+    http = client(max_request_bytes=1000)
+    answer = http.post("/predict", content=(b" " * 100 for _ in range(1000)))
     assert (answer.status_code, answer.json()["error"]) == (413, "bytes of the body")
 
 
