@@ -44,10 +44,9 @@ def listed_labels(text: str, where: str) -> list[str]:
     """Return the labels of a row of several, which is JSON of a list. Raises ``DataError`` for
     another text, a label that is no text or number, and a repeated one.
     """
-    try:
+    labels: object = text
+    with suppress(ValueError):
         labels = json.loads(text)
-    except ValueError:
-        labels = text
     if not isinstance(labels, list) or not all(isinstance(x, str | int) for x in labels):
         raise DataError(
             f"{where} labels={text!r}: no list of labels\n"

@@ -84,8 +84,7 @@ def _scored_error(row: Row, predicted: str, kind: Kind) -> tuple[float, Example]
         gold = row.label
     if gold is None or gold == predicted:
         return None
-    place = row.where.rpartition("/")[2]
-    return score, Example(ask, (), gold, predicted, f"row {row.id}, {place}")
+    return score, Example(ask, (), gold, predicted, f"row {row.id}, {row.where.rpartition('/')[2]}")
 
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:

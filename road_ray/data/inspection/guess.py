@@ -43,9 +43,7 @@ _TEXTS = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
     *(("question", "sentence"), ("text", "text_pair"), ("text",), ("sentence",)),
 )
-_MOST_UNNAMED_CLASSES = (
-    50  # different values of a column that may be classes without being named so
-)
+_MOST_UNNAMED = 50  # different values of a column that may be classes without being named so
 _MOST_CLASS_WORDS = 3
 _SEPARATORS = (";", "|", ",")
 _LIST = re.compile(r"""\[\s*(["'].*["']\s*)?\]""", re.DOTALL)
@@ -301,9 +299,7 @@ class _Column:
         self.numbers = [x for x in numbers if x is not None and math.isfinite(x)]
         if len(self.numbers) < len(self.values):
             self.numbers = []
-        few = (
-            2 <= len(self.values) <= _MOST_UNNAMED_CLASSES and self.mean_words <= _MOST_CLASS_WORDS
-        )
+        few = 2 <= len(self.values) <= _MOST_UNNAMED and self.mean_words <= _MOST_CLASS_WORDS
         self.form = (
             "lists" if self.values.total() < len(given)
             else "nothing" if not given
@@ -349,11 +345,8 @@ def _label_column(
     }
     if named := [free[name] for name in _LABEL if name in free]:
         return named[0], "its name says so"
-    likely = [
-        column
-        for name, column in free.items()
-        if name in _LIKELY_LABEL or column.form in ("classes", "fractions")
-    ]
+    forms = ("classes", "fractions")
+    likely = [c for name, c in free.items() if name in _LIKELY_LABEL or c.form in forms]
     if len(likely) == 1:
         return likely[0], "the only column of classes or numbers"
     what = f"{len(likely)} columns could be the label" if likely else "no column looks like a label"

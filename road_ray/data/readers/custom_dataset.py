@@ -136,7 +136,7 @@ class CustomDataset(Config):
     rest is not downloaded. For splits that are too large for disk or memory; one whose rows are
     sorted by label needs more of them. None: the whole split."""
     text: _Columns = ()
-    """Columns of the text, by name, or by number from 0 in a file without a header; one column
+    """Columns of the text, by name, or by number from 0 in a ``glue_tsv`` without a header; one
     needs no list. ``classify``, ``multi`` and ``regress``: one or two. ``choose``: the question,
     then one column for each choice. ``tag``: the column of the words, the first by default."""
     label: str | int | tuple[str, ...] | None = "label"

@@ -61,12 +61,11 @@ def _columns_in(row: Row, columns: Columns, labelled: bool, where: str) -> Colum
         return next((option for option in options if option in row), options[0])
 
     text, label, id = tuple(map(first, columns.text)), first(columns.label), first(columns.id)
-    found = Columns(text, label, id, separator=columns.separator)
-    labels = found.label if isinstance(found.label, tuple) else [found.label]
-    required = [*found.text, found.id, *(labels if labelled else [])]
+    labels = label if isinstance(label, tuple) else [label]
+    required = [*text, id, *(labels if labelled else [])]
     if missing := [name for name in required if name is not None and name not in row]:
         raise DataError(missing_columns(where, missing, list(row)))
-    return found
+    return Columns(text, label, id, columns.separator)
 
 
 MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}

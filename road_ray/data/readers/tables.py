@@ -300,12 +300,8 @@ def _quotes_are_letters(path: Path) -> bool:
     """Return True if every line has the tabs of the first, and with quoting a cell would be broken
     or go on behind a tab or on the next line. A text of the only column may go on there.
     """
-    counts, has_quotes = set[int](), False
-    for _, line in numbered_lines(path):
-        if line:
-            counts.add(line.count("\t"))
-            has_quotes |= '"' in line
-    if not has_quotes or len(counts) != 1:
+    counts = {line.count("\t") for _, line in numbered_lines(path) if line}
+    if len(counts) != 1:
         return False
     lines = (line for _, line in numbered_lines(path, ends=True))
     try:

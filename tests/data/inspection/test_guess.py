@@ -47,6 +47,8 @@ def folder(path, **files):
 TEXTS = texts(40)
 AB = ["a", "b"] * 20
 TEXT = {"text": ["text"]}
+STARS, NUMBER = {"stars": [n % 3 for n in range(40)]}, {"kind": "regress"}
+ASKED = {"text": ["question"]}
 ANSWERS = [{"text": ["Ada"], "answer_start": [0]}, {"text": [], "answer_start": []}]
 QUESTIONS = {"context": ["Ada wrote it."] * 40, "question": ["Who?"] * 40, "answers": ANSWERS * 20}
 WORDS_AND_TAGS = {"words": [["Ada", "in", "Ulm"]] * 40, "tags": [["S-PER", "O", "S-LOC"]] * 40}
@@ -68,12 +70,8 @@ def separated(mark):
     ("columns", "wishes", "entry"),
     [
         ({"id": [*range(40)], "label": AB}, {}, {"label": "label", "id": "id"}),
-        ({"stars": [n % 3 for n in range(40)]}, {}, TEXT | {"labels": ["0", "1", "2"]}),
-        (
-            {"stars": [n % 3 for n in range(40)]},
-            {"kind": "regress"},
-            {"kind": "regress", **TEXT, "label": "stars", "low": 0.0, "high": 2.0},
-        ),
+        (STARS, {}, TEXT | {"labels": ["0", "1", "2"]}),
+        (STARS, NUMBER, NUMBER | TEXT | {"label": "stars", "low": 0.0, "high": 2.0}),
         ({"score": [*range(40)]}, {}, {"kind": "regress", **TEXT, "low": 0.0, "high": 39.0}),
         ({"label": ["Good", "good", "good", "bad"] * 10}, {}, TEXT | SPELLED),
         ({"body": TEXTS, "queue": AB}, {"text": ["body"]}, {"text": ["body"], "label": "queue"}),
@@ -81,11 +79,7 @@ def separated(mark):
         ({"summary": TEXTS, "queue": AB}, {}, TEXT | {"label": "queue"}),
         ({"q": AB, "p": ["x", "y"] * 20}, {"label": "p"}, TEXT | {"labels": ["x", "y"]}),
         (QUESTIONS | {"topic": AB}, {}, {"kind": "span"}),
-        (
-            QUESTIONS | {"topic": AB},
-            {"text": ["question"], "label": "topic"},
-            {"text": ["question"], "labels": ["a", "b"]},
-        ),
+        (QUESTIONS | {"topic": AB}, ASKED | {"label": "topic"}, ASKED | {"labels": ["a", "b"]}),
         (WORDS_AND_TAGS, {}, {"kind": "tag", "text": ["words"], "label": "tags", **TAGS}),
         ({"labels": MOODS}, {}, SEVERAL | {"label": "labels"}),
         ({"moods": MOODS}, {"label": "moods"}, SEVERAL | {"label": "moods"}),
@@ -236,9 +230,8 @@ def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch
     made = datasets.Dataset.from_dict(rows, features=features)
     datasets.DatasetDict({"train": made, "validation": made}).save_to_disk(tmp_path / "saved")
     saved = guess(str(tmp_path / "saved")).entry
-    assert (saved["train"], saved["dev"]) == tuple(
-        str(tmp_path / "saved" / split) for split in ("train", "validation")
-    )
+    parts = [str(tmp_path / "saved" / split) for split in ("train", "validation")]
+    assert [saved["train"], saved["dev"]] == parts
     for number in range(2):
         made.shard(2, number).to_parquet(tmp_path / "hub" / f"train-{number}-of-2.parquet")
     made.to_parquet(tmp_path / "hub" / "validation-0-of-1.parquet")
