@@ -28,6 +28,7 @@ from road_ray.data.task_and_dataset import (
     MultiLabel,
     Span,
     Task,
+    label_text,
     listed_labels,
 )
 from road_ray.errors import ConfigError, DataError, did_you_mean
@@ -138,7 +139,8 @@ def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple
                 f"{where}: has no column {', '.join(missing)}\n"
                 f"  allowed: a table of `road data errors`, with {', '.join(FIELDS)}"
             )
-        correction = row["correction"].strip()
+        written, label = row["correction"], label_text(row["label"])
+        correction = "" if written is None else label_text(written).strip()
         names = [correction] if correction not in ("", DROP) else []
         if several and names:
             names = listed_labels(correction, where)
@@ -150,7 +152,7 @@ def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple
             )
         texts = (row["text"], row.get("text_pair") or "")[:num_texts]
         if correction:
-            corrections[TextExample("", texts, None, "").fold_text(), row["label"]] = correction
+            corrections[TextExample("", texts, None, "").fold_text(), label] = correction
     return corrections
 
 

@@ -106,6 +106,8 @@ def test_a_pair_with_an_empty_text_is_corrected(tmp_path):
     pair = TextExample("0", ("", "b"), "neutral", "f:1")
     (tmp_path / "errors.csv").write_text("correction,label,text,text_pair\ndrop,neutral,,b\n")
     assert corrected([pair], tmp_path / "errors.csv", dataset("snli"), task("snli")) == []
+    (tmp_path / "empty.jsonl").write_text('{"correction": null, "label": "x", "text": "y"}')
+    assert corrected([pair], tmp_path / "empty.jsonl", dataset("snli"), task("snli")) == [pair]
 
 
 def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypatch):
