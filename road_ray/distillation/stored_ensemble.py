@@ -197,7 +197,8 @@ class StoredEnsemble(Ensemble):
             positions, width, tokens = _positions(reader, tables.kind, handle)
             numbers = tables.read(_keys(reader, handle))
             answer = padded(numbers, positions, width, tables.kind)
-            if reader is not None and tokens is not None:
+            if reader is not None:
+                tokens = tokens or reader.rows(handle["texts"])
                 answer, figures[number] = reader.carried(tokens, answer, handle)
             answers.append(answer)
         self.stats = numbered(figures)
