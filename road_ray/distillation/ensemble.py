@@ -80,25 +80,6 @@ def submitted(
     yield from waiting
 
 
-class WrappedEnsemble(Ensemble):
-    """Ensemble that passes every call on to another one; subclasses override what differs."""
-
-    def __init__(self, ensemble: Ensemble) -> None:
-        self.inner = ensemble
-        self.size = ensemble.size
-
-    def submit(self, batch: Mapping[str, Any]) -> Any:
-        return self.inner.submit(batch)
-
-    def gather(self, handle: Any) -> Tensor:
-        logits = self.inner.gather(handle)
-        self.stats = self.inner.stats
-        return logits
-
-    def close(self) -> None:
-        self.inner.close()
-
-
 def numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     """Return metrics by teacher as one mapping with names such as ``teachers/outside_0``."""
     return {

@@ -36,7 +36,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import LabelMap
 
 
-class Ensemble(protocol.WrappedEnsemble):
+class Ensemble(protocol.Ensemble):
     """M teachers of one task, checked against each other, in Ray actors or in this process. Close
     it after use.
 
@@ -98,11 +98,20 @@ class Ensemble(protocol.WrappedEnsemble):
         self.directories, self.store, self.host = list(directories), store, host
         self._options = options
         if store is None:
-            super().__init__(self._start(directories))
+            self.inner = self._start(directories)
         else:
             how = student_tokenizer, label_map, precision
             entries = [teacher_entry(place, self.task, *how) for place in places]
-            super().__init__(StoredEnsemble(store, entries, self.task))
+            self.inner = StoredEnsemble(store, entries, self.task)
+        self.size = self.inner.size
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        return self.inner.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        logits = self.inner.gather(handle)
+        self.stats = self.inner.stats
+        return logits
 
     def label(self, batches: Iterable[Mapping[str, Any]]) -> int:
         """Have the teachers answer all rows of ``batches`` that have no answer in the tables of
@@ -126,7 +135,7 @@ class Ensemble(protocol.WrappedEnsemble):
         several labels ``[B, C, 2]``, fp32. ``weighting`` is ``correctness`` by default, ``mean``
         for one teacher; ``rule`` are its options, such as ``wrong``.
         """
-        (softened,) = self.annotate([batch], 0, weighting, **rule)
+        (softened,) = self.annotate([batch], 0, weighting, average_loss=False, **rule)
         soft: Tensor = softened["soft_logits"]
         return soft
 
@@ -146,7 +155,7 @@ class Ensemble(protocol.WrappedEnsemble):
 
     def close(self) -> None:
         """Stop the actors, and the cluster if it was started for them."""
-        super().close()
+        self.inner.close()
         self._cluster.close()
 
     def _start(self, directories: Sequence[str | Path]) -> protocol.Ensemble:

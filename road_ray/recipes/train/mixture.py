@@ -40,10 +40,9 @@ class Mixture:
     def of(cls, config: TrainConfig) -> Mixture:
         names = config.data.trained_on
         evaluated = tuple(sorted(config.data.evaluated_on, key=lambda name: name not in names))
+        mixing = MixingConfig(passes=config.training.passes)
         if isinstance(config, MultitaskConfig):
             mixing = config.mixing
-        else:
-            mixing = MixingConfig(passes=config.training.passes)
         return cls(config.data, names, evaluated, mixing, config.seed)
 
     def check(self) -> None:
