@@ -237,7 +237,7 @@ class _Entry(BaseModel):
 
 
 class _List(BaseModel):
-    teachers: list[_Entry]
+    teachers: list[_Entry] = Field(min_length=1)
     num_folds: int = 1
 
 
@@ -273,8 +273,8 @@ def read_teacher_list(path: Path, key: str = "distillation.teachers") -> NamedTe
         problem = f"no list of teachers: {' '.join(str(error).split())[:200]}"
         raise ConfigError(
             f"{key} = {path}: {problem if path.is_file() else 'no such file'}\n"
-            "  allowed: the teachers.json of a finished `road teachers`, or a list of model "
-            "directories\n"
+            "  allowed: the teachers.json of a finished `road teachers`"
+            f"{', or a list of model directories' * (key != 'init')}\n"
             "  fix: check the path; to resume `road teachers`, run the same command"
         ) from error
     entries = sorted(listed.teachers, key=lambda entry: entry.fold)  # keeps the order in a fold

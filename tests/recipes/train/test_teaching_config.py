@@ -102,10 +102,15 @@ def test_teachers_are_named_by_themselves_or_in_a_list_that_may_move_with_them(t
 
 @pytest.mark.parametrize(
     "content",
-    ["", "null", "[]", "{}", "1", '{"teachers": [1]}', '{"teachers": 1e400}', "[" * 100_000],
+    [
+        *("", "null", "[]", "{}", "1", '{"teachers": []}', '{"teachers": [1]}'),
+        *('{"teachers": 1e400}', "[" * 100_000),
+    ],
 )
 def test_what_is_no_list_of_teachers_is_named(content, tmp_path):
     path = tmp_path / "teachers.json"
     path.write_text(content)
-    with pytest.raises(ConfigError, match=r"teachers\.json"):
+    with pytest.raises(ConfigError, match=r"teachers\.json.*\n.*a list of model directories"):
         read_teacher_list(path)
+    with pytest.raises(ConfigError, match=r"init = .*\n.* finished `road teachers`\n"):
+        read_teacher_list(path, "init")
