@@ -16,11 +16,7 @@ from torch.testing import assert_close
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Task
 from road_ray.distillation import weighting
-from road_ray.distillation.annotate import (
-    annotate,
-    model_inputs,
-    student_loss,
-)
+from road_ray.distillation.annotate import annotate, model_inputs, student_loss
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble, stacked
 from road_ray.distillation.losses import kd_loss, soft_loss_sum, two_classes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,9 +19,7 @@ from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.evaluate import average_models, evaluate_ensemble, greedy_members
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.verbs import configure
-from tests.row_files import write_rows
-from tests.tiny_teacher import LABELS, make_teacher
+from tests.tiny_teacher import make_teacher
 
 
 @pytest.fixture
@@ -105,7 +104,12 @@ def named(teachers):
     return [str(teachers.directory / f"teacher-{number}" / "hf") for number in range(3)]
 
 
-def test_it_is_the_mean_of_what_each_model_says(named, world):
+def test_it_is_the_mean_of_what_each_model_says(named, world, monkeypatch):
+    """In fp32, also where teachers answer in bf16."""
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr("road_ray.models.precision._LEAST_BF16_WIDTH", 1)
+    scored = Mock(side_effect=evaluate_logits)
+    monkeypatch.setattr("road_ray.recipes.evaluate.evaluate_logits", scored)
     tokenizer = load_tokenizer(named[0])
     data = FinetuneDataConfig(root=str(world), dataset="sst2")
     split, task = load_split("sst2", "dev", data, tokenizer), catalog.task("sst2")
@@ -114,33 +118,13 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
     expected = evaluate_logits(split, list(np.mean(apart, axis=0))).metrics
     figures = evaluate_ensemble(named, data, ["sst2"])
     assert figures == pytest.approx({f"eval/sst2/ensemble_{k}": v for k, v in expected.items()})
+    np.testing.assert_allclose(scored.call_args.args[1], np.mean(apart, axis=0), atol=1e-5)
 
 
-def test_it_is_exact_where_teachers_answer_in_bf16(named, world, monkeypatch):
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
-    monkeypatch.setattr("road_ray.models.precision._LEAST_BF16_WIDTH", 1)
-    seen, task = [], catalog.task("sst2")
-
-    def scored(split, logits, *options):
-        seen.extend(logits)
-        return evaluate_logits(split, logits, *options)
-
-    monkeypatch.setattr("road_ray.recipes.evaluate.evaluate_logits", scored)
-    data = FinetuneDataConfig(root=str(world), dataset="sst2")
-    split = load_split("sst2", "dev", data, tokenizer := load_tokenizer(named[0]))
-    evaluate_ensemble(named[:1], data, ["sst2"])
-    model, pad_id = load_trained(named[0], task), int(tokenizer.pad_token_id)
-    alone = logits_of(model, split.features, pad_id=pad_id)
-    np.testing.assert_allclose(np.stack(seen), np.stack(alone), atol=1e-6)
-
-
-def test_rows_longer_than_a_model_reads_are_refused(models, tmp_path):
-    path = write_rows(tmp_path / "own.csv", [{"text": "good film " * 30, "label": LABELS[0]}] * 2)
-    entry = {"train": str(path), "dev": str(path), "text": "text", "labels": LABELS}
-    keys = {"data.dataset": "own", "data.sets": {"own": entry}}
-    data = configure("finetune", overrides=keys).data
-    with pytest.raises(ConfigError, match="own has rows of 62 tokens"):
-        evaluate_ensemble(models, data, ["own"])
+def test_rows_longer_than_a_model_reads_are_refused(models, world):
+    data = FinetuneDataConfig(root=str(world), dataset="mnli", max_length_tokens=128)
+    with pytest.raises(ConfigError, match="the model knows 32 positions"):
+        evaluate_ensemble(models, data, ["mnli"])
 
 
 def test_one_model_together_is_that_model_on_spans_too(span_run, questions):
