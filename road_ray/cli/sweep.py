@@ -88,9 +88,8 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
         yield f"  model: {model_of(done.directory, trial, config)}"
     if tied := tie(read_sweep(done.directory)):
         yield tied
-    study = config.storage or done.directory / "study.journal"
-    page = done.directory / "report.html"
-    yield f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}"
+    page, study = done.directory / "report.html", done.directory / "study.journal"
+    yield f"sweep: {done.directory}   report: {page}   optuna-dashboard {config.storage or study}"
     for trial in done.best[:1]:
         place, verb = model_of(done.directory, trial, config), VERBS[config.stages[-1].verb]
         yield f"next: {verb.following(place, has_model=(place / 'hf').exists())}"

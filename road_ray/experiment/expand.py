@@ -165,10 +165,7 @@ class Experiment:
         changes["distillation.teachers"] = [str(place / "teachers.json")]
         if arm.members is not None:
             if made.num_folds > 1 or arm.members > made.num_teachers:
-                raise ConfigError(
-                    f"{at}: members = {arm.members}: {arm.teachers} has fewer teachers, or folds\n"
-                    "  fix: leave it out, or a larger distillation.num_teachers"
-                )
+                raise ConfigError(f"{at}: members = {arm.members}: it has fewer teachers, or folds")
             first = [str(place / f"teacher-{number}" / "hf") for number in range(arm.members)]
             changes["distillation.teachers"] = first
         changes["distillation.store"] = str(config.run_dir / "store")

@@ -107,9 +107,8 @@ def _tune(
     from road_ray.distributed.tune.searcher import scheduler
 
     # The processes of a nested trial request what they need; its own actor only waits for them.
-    own_cpus = OWN_CPUS if demand else config.cpus_per_trial
-    resources = {"CPU": own_cpus, "GPU": config.gpus_per_trial}
-    resources = {key: amount for key, amount in resources.items() if amount}
+    resources = {"CPU": OWN_CPUS if demand else config.cpus_per_trial}
+    resources |= {"GPU": config.gpus_per_trial} if config.gpus_per_trial else {}
     room("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
     work = Work(
         run=run,

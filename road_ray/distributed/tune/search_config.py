@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -197,13 +197,10 @@ class SearchConfig(Config):
         if self.sampler == "grid" and any(r.kind in _ENDLESS for r in self.space.values()):
             raise ValueError("sampler = grid needs whole numbers or choices for every key")
         for point in self.points:
-            if unknown := set(point) - set(self.space):
-                raise ValueError(
-                    f"points: {', '.join(sorted(unknown))} of {point} is no key of the space: "
-                    + ", ".join(self.space)
-                )
             for key, value in point.items():
-                if not (scope := self.space[key]).has(value):
+                if (scope := self.space.get(key)) is None:
+                    raise ValueError(f"points: {key} is no key of the space: {[*self.space]}")
+                if not scope.has(value):
                     values = f"{scope.kind} {[*getattr(scope, scope.kind)]}"
                     raise ValueError(f"points: {key} = {value!r} is none of its values: {values}")
         return self
@@ -232,20 +229,16 @@ class SearchConfig(Config):
 _ENDLESS = ("uniform", "loguniform", "logint")
 
 
-def _ranges(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """Return ranges by dotted key; keys that an override nested (``space.optimizer.peak_lr=...``)
+def _ranges(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield ranges by dotted key; keys that an override nested (``space.optimizer.peak_lr=...``)
     are joined.
     """
-    ranges: list[tuple[str, Any]] = []
     for name, below in tree.items():
-        key = f"{above}{name}"
         is_range = not isinstance(below, Mapping) or set(below) & set(Range.model_fields)
-        nested = isinstance(below, Mapping) and all(isinstance(v, Mapping) for v in below.values())
-        if is_range or not nested or not below:
-            ranges.append((key, below))
+        if is_range or not below or not all(isinstance(v, Mapping) for v in below.values()):
+            yield f"{above}{name}", below
         else:
-            ranges += _ranges(below, f"{key}.")
-    return ranges
+            yield from _ranges(below, f"{above}{name}.")
 
 
 def encode_choice(value: object) -> Any:

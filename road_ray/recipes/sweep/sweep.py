@@ -149,13 +149,11 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
 
 def _remove_models(done: Sweep) -> None:
     """Remove models and checkpoints of the trials that are not among the best."""
-    best = {trial.number for trial in done.best}
-    for trial in done.trials:
-        if trial.number not in best:
-            place = trial_directory(done.directory, trial.number)
-            for name in ("checkpoints", "hf"):
-                for large in place.glob(f"seed-*/**/{name}"):
-                    shutil.rmtree(large, ignore_errors=True)
+    best = {trial_directory(done.directory, trial.number) for trial in done.best}
+    for name in ("checkpoints", "hf"):
+        for large in [*done.directory.glob(f"trials/*/seed-*/**/{name}")]:
+            if best.isdisjoint(large.parents):
+                shutil.rmtree(large, ignore_errors=True)
 
 
 def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
