@@ -129,7 +129,7 @@ def _tune(
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=scheduler(config, [t for t in study.trials if t.state.is_finished()]),
+            scheduler=scheduler(config, study.trials),
             num_samples=-1,
             max_concurrent_trials=at_once,
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -144,16 +144,18 @@ def _sum(trials: list[FrozenTrial], attribute: str) -> float:
     return sum(float(trial.user_attrs.get(attribute, 0.0)) for trial in trials)
 
 
-class _Earlier(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Earlier:
     """A trial of an earlier start, as schedulers see it."""
 
     trial_id: str
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def scheduler(config: SearchConfig, ended: Iterable[FrozenTrial] = ()) -> TrialScheduler:
+def scheduler(config: SearchConfig, trials: Iterable[FrozenTrial] = ()) -> TrialScheduler:
     """Return the configured scheduler; its time is the percentage of a trial's steps. It is fed the
-    reports of trials that have ``ended``, so that a restarted sweep stops the trials that an
-    uninterrupted one would stop.
+    reports of earlier starts, those of running trials when Tune adds these again, so that a
+    restarted sweep stops the trials that an uninterrupted one would stop.
     """
     metric = config.metric[0]
     objective: dict[str, Any] = {"metric": metric, "mode": config.mode[0]}
@@ -182,10 +184,19 @@ def scheduler(config: SearchConfig, ended: Iterable[FrozenTrial] = ()) -> TrialS
             stop_last_trials=False,  # a trial that reaches its end is complete
             **objective,
         )
-    for trial in ended:
-        earlier = _Earlier(f"earlier-{trial.number}")
-        chosen.on_trial_add(None, earlier)
-        for step, value in sorted(trial.intermediate_values.items()):
-            report = Report(step, trial.user_attrs[TOTAL], value)
-            chosen.on_trial_result(None, earlier, to_tune_result(report, metric))
+    known, add = {trial.number: trial for trial in trials}, chosen.on_trial_add
+
+    def add_with_reports(controller: Any, trial: Any) -> None:
+        add(controller, trial)
+        earlier = known.get(trial.config.get("number"))
+        for step, value in sorted(earlier.intermediate_values.items()) if earlier else ():
+            report = Report(step, earlier.user_attrs[TOTAL], value)
+            chosen.on_trial_result(controller, trial, to_tune_result(report, metric))
+            # Ray's median rule fails at the next report of a trial that it would stop now.
+            getattr(chosen, "_stopped_trials", set()).clear()
+
+    chosen.on_trial_add = add_with_reports
+    for number, earlier in known.items():
+        if earlier.state.is_finished():
+            chosen.on_trial_add(None, _Earlier(f"earlier-{number}", {"number": number}))
     return chosen

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 import numpy as np
 import optuna
 import pytest
+from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.config import load
@@ -129,6 +130,17 @@ def test_several_metrics_are_told_together(tmp_path):
     assert search._study.trials[0].values == [0.5, 2.0]
 
 
+def test_a_sweep_with_median_goes_on_after_any_trial_was_spared():
+    """A trial that ended before enough others did would be stopped now, at each of its reports."""
+    config = load(SearchConfig, base=BASE, overrides={"scheduler": "median"})
+    study, told = optuna.create_study(), {"value": 0.9, "user_attrs": {"total_steps": 100}}
+    for value in (0.9, 0.9, 0.9, 0.1):
+        values = {12: value, 40: value, 60: value}
+        study.add_trial(optuna.trial.create_trial(**told, intermediate_values=values))
+    judge = scheduler(config, study.trials)
+    assert judged(judge, "x", Report(12, 100, 0.2)) == ["STOP"]
+
+
 def judged(judge, name, *reports):
     trial = _Earlier(name)
     judge.on_trial_add(None, trial)
@@ -174,6 +186,24 @@ def test_after_a_restart_earlier_trials_are_the_measure(name):
     fresh, restarted = scheduler(config), scheduler(config, study.trials)
     assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "end"), [("asha", 0.5, "CONTINUE"), ("median", 0.05, "STOP")]
+)
+def test_a_resumed_trial_keeps_its_reports(name, value, end):
+    """Its first report after the restart stood in their place (asha), or it did not count there
+    (median).
+    """
+    config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
+    study = optuna.create_study()
+    for state in (TrialState.PRUNED, TrialState.PRUNED, TrialState.RUNNING):
+        told = {"user_attrs": {"total_steps": 100}, "intermediate_values": {12: 0.1}}
+        study.add_trial(optuna.trial.create_trial(state=state, **told))
+    judge, resumed = scheduler(config, study.trials), _Earlier("again", {"number": 2})
+    judge.on_trial_add(None, resumed)
+    judge.on_trial_result(None, resumed, to_tune_result(Report(20, 100, 0.95), "m"))
+    assert judged(judge, "x", Report(12, 100, value)) == [end]
 
 
 @pytest.mark.parametrize("name", ["asha", "median"])
