@@ -111,7 +111,8 @@ class Experiment:
 
     def _arm(self, name: str, seed: int) -> str:
         """Add the jobs of an arm with one seed; return the name of the last one."""
-        arm, verb = self.arms[name], "distill" if self.arms[name].teachers else "finetune"
+        arm = self.arms[name]
+        verb = "combine" if arm.combine else "distill" if arm.teachers else "finetune"
         after = [self._arm(arm.start_from, seed)] if arm.start_from else []
         for number, stage in enumerate(arm.stages):
             at = f"{name}/seed-{seed}/stage-{number}"
@@ -122,11 +123,8 @@ class Experiment:
         shared = {"seed": seed, "init": self._model_of(after)}
         for target in self.targets:
             at = f"{name}/seed-{seed}/{target if len(self.targets) > 1 else 'student'}"
-            if arm.combine:
-                joined, taught = self._combination(arm, target, at, seed)
-                self._add(at, "combine", joined, taught, arm=name, scored=True)
-                continue
-            config, taught = self._student(arm, target, at, shared)
+            score = self._combination if arm.combine else self._student
+            config, taught = score(arm, target, at, shared)
             self._add(at, verb, config, [*after, *taught], arm=name, scored=True)
         return at
 
@@ -162,12 +160,10 @@ class Experiment:
         place, made = config.run_dir / ensemble, self._jobs[ensemble].config
         assert isinstance(made, TeachersConfig)
         changes["distillation.num_teachers"] = arm.members or made.num_teachers
-        changes["distillation.teachers"] = [str(place / "teachers.json")]
-        if arm.members is not None:
-            if made.num_folds > 1 or arm.members > made.num_teachers:
-                raise ConfigError(f"{at}: members = {arm.members}: it has fewer teachers, or folds")
-            first = [str(place / f"teacher-{number}" / "hf") for number in range(arm.members)]
-            changes["distillation.teachers"] = first
+        if arm.members and (made.num_folds > 1 or arm.members > made.num_teachers):
+            raise ConfigError(f"{at}: members = {arm.members}: it has fewer teachers, or folds")
+        first = [f"teacher-{number}/hf" for number in range(arm.members or 0)]
+        changes["distillation.teachers"] = [str(place / x) for x in first or ["teachers.json"]]
         changes["distillation.store"] = str(config.run_dir / "store")
         taught = {"distillation": config.distillation, "weighting": config.weighting}
         if config.max_concurrent:  # runs in parallel have no room for actors beside them
@@ -176,15 +172,15 @@ class Experiment:
         return override(student, changes | arm.keys), [ensemble]
 
     def _combination(
-        self, arm: ArmConfig, target: str, at: str, seed: int
-    ) -> tuple[CombineConfig, list[str]]:
+        self, arm: ArmConfig, target: str, at: str, shared: Mapping[str, Any]
+    ) -> tuple[RunConfig, list[str]]:
         """Return the evaluation of an arm's joined teachers on a data set, and their job."""
         data = self._data(target)
-        ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
+        ensemble = self._ensemble(arm.teachers, data, self.targets[target], shared["seed"])
         read = {name: getattr(data, name) for name in SourceConfig.model_fields}
         config = CombineConfig(
             run_dir=self.config.run_dir / at,
-            seed=seed,
+            seed=shared["seed"],
             console=self.config.console,
             init=str(self.config.run_dir / ensemble / "teachers.json"),
             tune_threshold_on=target,

@@ -179,8 +179,7 @@ def experiment_table(experiment: Experiment, outcomes: Outcomes, name: str = "")
 
 def _metrics(data: SourceConfig, done: Iterable[Mapping[str, float]]) -> dict[str, list[str]]:
     """Return the shown metrics of each evaluated data set, the tested one first."""
-    evaluated = [name for found in done for name in found if name.startswith("eval/")]
-    names = list(dict.fromkeys(name.removeprefix("eval/") for name in evaluated))
+    names = [n.removeprefix("eval/") for found in done for n in found if n.startswith("eval/")]
     shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):
         if f"{name}/score" == SCORE:

@@ -194,10 +194,8 @@ def _list_and_evaluate(
         if config.data.held_out_fold is not None:
             entry["fold"], folds = config.data.held_out_fold
         entries.append(entry)
-    listed = {"teachers": entries}
-    write_json_atomic(
-        directory / "teachers.json", listed if folds == 1 else {"num_folds": folds, **listed}
-    )
+    listed = {"num_folds": folds} if folds > 1 else {}
+    write_json_atomic(directory / "teachers.json", {**listed, "teachers": entries})
     data: FinetuneDataConfig = configs[0].data
     return evaluate_ensemble(
         [run.hf_dir for run in runs],
@@ -280,10 +278,8 @@ def generations(config: DistillConfig) -> list[DistillConfig]:
     for number in range(config.distillation.generations):
         changes: dict[str, Any] = {"distillation.generations": 1}
         if made:
-            changes |= {
-                "distillation.teachers": [str(made[-1].run_dir / "hf")],
-                "distillation.num_teachers": 1,
-            }
+            changes["distillation.teachers"] = [str(made[-1].run_dir / "hf")]
+            changes["distillation.num_teachers"] = 1
         place = Path(f"generation-{number + 1}")
         made.append(_inner(DistillConfig, config, place, number, changes))
     return made

@@ -43,7 +43,12 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
         if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
             return run_page(read_run(path))
     several = len(paths) > 1
-    runs = [run for path in paths for run in (_compared(path) if several else runs_below(path))]
+    runs: list[Path] = []
+    for path in paths:
+        below = runs_below(path)
+        # Of a fine-tuning, those are its seeds; teachers or generations are no seeds of theirs.
+        whole = several and is_run(path) and not (below and read_run(path).verb == "finetune")
+        runs += [path] if whole else below
     if not runs:
         raise ConfigError(
             f"{', '.join(map(str, paths))}: no run, sweep or folder of runs\n"
@@ -53,12 +58,6 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
         )
     title = "Comparison" if several else path.resolve().name
     return compare_page([read_run(run) for run in runs], title, baseline)
-
-
-def _compared(path: Path) -> list[Path]:
-    """Return a run, or the runs of a folder or of a fine-tuning with several seeds."""
-    below = runs_below(path)
-    return below if not is_run(path) or (below and read_run(path).verb == "finetune") else [path]
 
 
 def report(

@@ -78,14 +78,12 @@ class Range(Config):
         low, high = getattr(self, self.kind)
         return low, high
 
-    def has(self, value: object) -> bool:
+    def has(self, value: Any) -> bool:
         """Return True for a value that may be drawn."""
         if self.choice is not None:
             return value in self.choice
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return False
-        low, high = self.bounds
-        return low <= value <= high and (value % 1 == 0 or not self.kind.endswith("int"))
+        kinds: Any = int if self.int or self.logint else int | float
+        return isinstance(value, kinds) and self.bounds[0] <= value <= self.bounds[1]
 
     @property
     def edges(self) -> tuple[Any, ...]:

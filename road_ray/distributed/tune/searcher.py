@@ -188,7 +188,7 @@ def scheduler(config: SearchConfig, trials: Iterable[FrozenTrial] = ()) -> Trial
 
     def add_with_reports(controller: Any, trial: Any) -> None:
         add(controller, trial)
-        earlier = known.get(trial.config.get("number"))
+        earlier: Any = known.get(trial.config.get("number"))
         for step, value in sorted(earlier.intermediate_values.items()) if earlier else ():
             report = Report(step, earlier.user_attrs[TOTAL], value)
             chosen.on_trial_result(controller, trial, to_tune_result(report, metric))

@@ -171,8 +171,7 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
 
 def retried(trials: Sequence[FrozenTrial]) -> set[int]:
     """Return the numbers of the trials whose values another trial tries again."""
-    numbers = (trial.user_attrs.get("retry_of") for trial in trials)
-    return {number for number in numbers if number is not None}
+    return {trial.user_attrs.get("retry_of") for trial in trials} - {None}
 
 
 def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig) -> None:

@@ -272,9 +272,7 @@ def _curves(groups: Sequence[Group]) -> list[Plot]:
         plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step", note=note)
         for group, color in zip(groups, colors("s"), strict=False):
             series = [dict(points) for run in group.runs if (points := run.series(name))]
-            steps = (
-                [step for step in series[0] if all(step in one for one in series)] if series else []
-            )
+            steps = [at for at in (series or [{}])[0] if all(at in one for one in series)]
             means = [sum(one[step] for one in series) / len(series) for step in steps]
             if len(steps) > 1:
                 plot.axes.plot(steps, means, color=color, label=group.name)

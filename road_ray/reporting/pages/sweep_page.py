@@ -93,8 +93,7 @@ def _standard_error(sweep: Sweep, value: float) -> float | None:
     name = pieces[-1].removeprefix("at_threshold_").removeprefix("best_")
     if len(pieces) != 3 or pieces[0] != "eval" or name not in _SHARES:
         return None
-    records = sweep.directory.glob(f"trials/**/predictions/{pieces[1]}/diagnostics.json")
-    path = next(records, None)
+    path = next(sweep.directory.glob(f"trials/**/predictions/{pieces[1]}/diagnostics.json"), None)
     rows = None if path is None else read_json(path).get("rows")
     if not isinstance(rows, int) or rows < 1:
         return None
