@@ -107,9 +107,10 @@ def load_stored(
             )
         except Exception as error:  # transformers raises many types and rarely names the file
             message = " ".join(str(error).split())[:300]
+            fix = "\n  fix: name the model that was exported" if any(place.glob("*.onnx")) else ""
             raise CheckpointError(
                 f"{_weights_of(place)}: cannot be loaded: {message}\n"
-                "  allowed: weights as safetensors, of the model that config.json describes"
+                f"  allowed: weights as safetensors, of the model that config.json describes{fix}"
             ) from error
     check_finite(_weights_of(place), model.state_dict())
     return model, _check_encoder(place, model, report)

@@ -48,6 +48,7 @@ from road_ray.recipes.config import CombineConfig, EvaluateConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
 from road_ray.recipes.run_directory.model_record import (
     head_for,
+    head_or_only,
     model_record,
     trained_head,
     with_trained_data,
@@ -123,12 +124,14 @@ def _model_metrics(
     directory, tune_on = locate_model(named), config.tune_threshold_on
     tokenizer = load_tokenizer(named)  # of the hub also one without tokenizer.json
     source = with_trained_limits(config.data, model_record(directory))
-    heads, first = dict[str, Path](), dict[str, Path]()  # by data set, by task
-    for name, task in tasks.items():
-        # A mixture may have a head for each data set; one that it has not seen gets that of the
-        # first of its task.
-        heads[name] = head_for(directory, task, name) or first.get(task.name, directory)
-        first.setdefault(task.name, heads[name])
+    # A mixture may have a head for each data set; one that it has not seen gets that of the first
+    # of its task.
+    seen = {name: head_for(directory, task, name) for name, task in tasks.items()}
+    first = {tasks[name].name: head for name, head in reversed(seen.items()) if head}
+    heads = {
+        name: seen[name] or first.get(task.name) or head_or_only(directory, task, name)
+        for name, task in tasks.items()
+    }
     tuned: float | Thresholds | None = None
     metrics: dict[str, float] = {}
     for name in sorted(tasks, key=lambda name: name != tune_on):
@@ -178,7 +181,7 @@ def evaluate_ensemble(
     """
     _, task = find_dataset(names[0], source)
     models = [locate_model(model_directory(str(directory))) for directory in directories]
-    places = [head_for(model, task, names[0]) or model for model in models]
+    places = [head_or_only(model, task, names[0]) for model in models]
     if isinstance(task.kind, Span | Tag):
         check_equal_tokenizers(places)
     options = TeacherOptions(label_map=label_map, precision="fp32")

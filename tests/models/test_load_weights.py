@@ -165,6 +165,12 @@ def test_load_encoder_names_shards_that_are_absent_or_damaged(tmp_path):
         load_encoder(str(tmp_path))
 
 
+def test_an_onnx_export_says_which_model_to_name(place):
+    (place / "model.safetensors").rename(place / "model.onnx")
+    with pytest.raises(CheckpointError, match="fix: name the model that was exported"):
+        load_encoder(str(place))
+
+
 def test_load_stored_reads_nothing_else_in_the_directory(place):
     """Not the weights of torch.distributed, whose index is a pickle, nor other safetensors."""
     before = said_by(load_encoder(str(place)))

@@ -98,9 +98,9 @@ def iob2(sentences: Sequence[TagExample]) -> list[TagExample]:
         result.append(replace(sentence, tags=tags))
     if len(opened) > 1:
         raise DataError(
-            f"the tags break IOB: {opened['I']} as in IOB1, {opened['B']} as in IOB2\n"
-            "  allowed: one of the two schemes in a file\n"
-            "  fix: begin every entity with B- (IOB2), or with I- unless it follows one of its type"
+            f"the tags are of two schemes: {opened['I']}, {opened['B']}\n"
+            "  allowed: in a file, entities that begin with I- (IOB1), or none that does (IOB2, "
+            "IOBES, BILOU)\n  fix: begin every entity with B-, or S- or U- if it is one word"
         )
     return result
 

@@ -17,7 +17,7 @@ from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
 from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
@@ -47,6 +47,21 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     found = [*filter(None, (trained_head(directory, replace(task, name=name)) for name in names))]
     learnt = [head for head in found if dataset in model_record(head).get("head_datasets", ())]
     return next(iter(learnt + found), None)
+
+
+def head_or_only(directory: Path, task: Task, dataset: str) -> Path:
+    """Return the head of ``head_for``, or the only one of a model. Raises ``CheckpointError`` for a
+    mixture without one, whose first head may be of another task with equal labels.
+    """
+    head = head_for(directory, task, dataset)
+    heads = sorted(path.name for path in directory.glob("heads/*"))
+    if head is None and heads and len(model_record(directory).get("datasets", ())) > 1:
+        raise CheckpointError(
+            f"{directory}: a mixture without a head for {dataset}, of task {task.name}\n"
+            f"  known heads: {', '.join(heads)}\n"
+            f"  fix: name the head that is to answer: {directory / 'heads' / heads[0]}"
+        )
+    return head or directory
 
 
 def model_record(directory: Path) -> dict[str, Any]:
@@ -130,7 +145,7 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
         if name in sets and not _OF_FILES & sets[name].keys():
             raise ConfigError(
                 f"data.sets.{name}: {model} records its columns and labels, but no files\n"
-                f"  fix: road evaluate {model} FILE, or name the run, or data.sets.{name}.dev=FILE"
+                f"  fix: road evaluate {model} FILE data.datasets=[{name}], or name the run"
             )
     values |= {"sets": {n: s for n, s in sets.items() if _OF_FILES & s.keys()}}
     values |= {"datasets": names, "file": None}
@@ -149,7 +164,8 @@ def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
             return data, [name] if name else list(data.get("datasets") or ())
     for directory in (place / "hf", place):
         if record := model_record(directory):
-            return record.get("data") or {}, list(record.get("datasets") or ())
+            names = "head_datasets" if directory.parent.name == "heads" else "datasets"
+            return record.get("data") or {}, list(record.get(names) or ())
     return {}, []
 
 

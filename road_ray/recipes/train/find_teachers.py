@@ -23,7 +23,7 @@ from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
 from road_ray.models.architectures import longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
-from road_ray.recipes.run_directory.model_record import head_for
+from road_ray.recipes.run_directory.model_record import head_or_only
 from road_ray.recipes.train.answer_files import FILE_SHA256, file_entry
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer
@@ -88,7 +88,7 @@ def _entry_of(
     settings = config.distillation
     if is_answer_file(place):
         return file_entry(place, task, settings.label_map)
-    place = str(head_for(Path(place), task, dataset) or place)  # of a mixture, that of the task
+    place = str(head_or_only(Path(place), task, dataset))  # of a mixture, that of the task
     check_hashes(Path(place), weights=True)  # before any actor starts
     options = settings.label_map, settings.precision, LABEL_MAP
     entry = teacher_entry(place, task, tokenizer, *options)

@@ -86,6 +86,10 @@ def test_a_run_its_model_and_a_copy_of_it_know_their_data(recorded, tmp_path):
         with_trained_data(EvaluateDataConfig(), str(copy))
     with pytest.raises(ConfigError, match="does not say what it was trained on"):
         with_trained_data(EvaluateDataConfig(), "org/of-the-hub")
+    head = tmp_path / "heads" / "sst2"  # of a mixture: it has learnt fewer sets than the model
+    head.mkdir(parents=True)
+    (head / "road_ray.json").write_text('{"datasets": ["mnli", "sst2"], "head_datasets": ["sst2"]}')
+    assert with_trained_data(EvaluateDataConfig(), str(head)).datasets == ("sst2",)
 
 
 def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(

@@ -92,8 +92,17 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     judged = {"data.root": mix["data.root"], "init": str(run.directory), "data.datasets": ["rte"]}
     values = rr.evaluate(overrides=judged, run_dir=tmp_path / "judged").metrics
     assert values["eval/rte/accuracy"] == run.metrics["eval/rte/accuracy"]
-    # As a teacher, in a list and for a file it answers with the head of the data set too.
+    # No head answers for another task with its labels unless it is named.
     dev, listed = f"{mix['data.root']}/glue/RTE/dev.tsv", tmp_path / "listed.json"
+    other = {"dev": dev, "text": ["sentence1", "sentence2"], "label": "label"}
+    other["labels"] = ["entailment", "not_entailment"]
+    unseen = judged | {"data.datasets": ["other"], "data.sets": {"other": other}}
+    with pytest.raises(rr.errors.CheckpointError, match="known heads: mnli, rte, squad_v2"):
+        rr.evaluate(overrides=unseen, run_dir=tmp_path / "unseen")
+    unseen["init"] = str(run.hf_dir / "heads" / "rte")
+    figures = rr.evaluate(overrides=unseen, run_dir=tmp_path / "unseen").metrics
+    assert figures["eval/other/accuracy"] == values["eval/rte/accuracy"]
+    # As a teacher, in a list and for a file it answers with the head of the data set too.
     listed.write_text(json.dumps({"teachers": [{"directory": str(run.directory)}]}))
     for name, changes in (
         ("rte/ensemble_", {"init": str(listed)}),
