@@ -78,7 +78,8 @@ def reader_of(
         read = partial(_of_choices, [str(number) for number in range(kind.choices)])
     elif isinstance(kind, Classify | MultiLabel | Tag):
         several = isinstance(kind, MultiLabel)
-        renamed = {**dataset.label_map, **names_for(label_map, place)}
+        of_file = {n: x for n, x in dataset.label_map.items() if n not in kind.labels}
+        renamed = {**of_file, **names_for(label_map, place)}
         named = ("tags" if isinstance(kind, Tag) else "labels" if several else "label") in columns
         prefix = next((x for x in _PREFIXES if any(c.startswith(x) for c in columns)), None)
         if prefix is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,12 +15,13 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from road_ray.data import catalog
+from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.distillation.weighting import Merge, correctness, mean, mean_probabilities, soften
 from road_ray.errors import ConfigError, DataError, RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from road_ray.recipes.train import answer_files
-from road_ray.recipes.train.answer_cells import LEAST_PROBABILITY
+from road_ray.recipes.train.answer_cells import LEAST_PROBABILITY, reader_of
 from road_ray.system.files import sha256_of
 from tests.row_files import write_rows
 from tests.runs import weights
@@ -90,6 +93,15 @@ def test_a_label_of_a_person_is_found_by_its_text_and_its_rows_may_be_few(
     assert len({weights(run) for run in (alone, beside, average)}) == 3
     resumed = student("beside", people, teachers.directory / "teacher-0", **named)
     assert weights(resumed) == weights(beside)
+
+
+def test_a_map_of_the_data_set_renames_no_label_of_the_task():
+    """`road predict` writes the task's labels, which are other ones in the training file."""
+    dataset = replace(catalog.dataset("sst2"), label_map={"0": "1", "1": "0", "no": "0"})
+    split = SimpleNamespace(task=Task("flags", Classify(("0", "1"))), dataset=dataset)
+    for row in ({"probability_0": 0.9, "probability_1": 0.1}, {"label": "no", "confidence": 0.9}):
+        read = reader_of("", Path("a.csv"), list(row), split, None)
+        assert read(row, "", None) == pytest.approx([math.log(0.9), math.log(0.1)])
 
 
 def test_a_rule_sees_only_the_teachers_that_answer_a_row():
