@@ -58,7 +58,7 @@ def probability(value: float | None) -> str:
 
 def is_principal(name: str) -> bool:
     """Return True for principal metrics and own ones: ``eval/squad_v2/f1``, not ``.../total``."""
-    last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")
+    last = name.split("/", 2)[-1].removeprefix("ensemble_")
     return name.startswith("eval/") and not _SECONDARY.fullmatch(last)
 
 

@@ -41,7 +41,7 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
         return figures[metric]
     of_dataset: dict[str, dict[str, float]] = {}
     for name, value in figures.items():
-        dataset, _, last = name.rpartition("/")
+        dataset, _, last = name.removeprefix("eval/").partition("/")  # labels may have slashes
         if name.startswith("eval/"):
             of_dataset.setdefault(dataset, {})[last] = value
     scores = []

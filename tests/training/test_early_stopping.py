@@ -115,6 +115,7 @@ def test_quality_is_the_mean_of_the_principal_metrics_or_what_is_watched():
     assert score_of(figures | spans, None) == 70.0  # (80 + 60) / 2, each data set once
     assert score_of({"eval/m/micro_f1": 90.0, "eval/m/macro_f1": 10.0}, None) == 90.0
     assert score_of({"eval/d/f1_of_a": 10.0, "eval/d/accuracy": 95.0}, None) == 10.0
+    assert score_of({"eval/d/accuracy": 95.0, "eval/d/f1_of_n/a": 10.0}, None) == 95.0
     assert score_of({"eval/t/entity_precision": 1.0, "eval/t/entity_f1": 3.0}, None) == 3.0
     with pytest.raises(
         ConfigError, match=r"no figures.*\n  fix: leave early_stopping.patience out"

@@ -126,7 +126,7 @@ def headline(metrics: Mapping[str, object]) -> dict[str, float]:
 
 def _parts(name: str) -> tuple[str, str]:
     """Return data set and metric: ``eval/squad_v2/f1`` gives ``squad_v2``, ``f1``."""
-    pieces = name.split("/")
+    pieces = name.split("/", 2)  # labels may have slashes
     return pieces[1] if len(pieces) > 2 else "", pieces[-1]
 
 

@@ -47,6 +47,12 @@ def test_faults_are_listed_and_routine_events_folded_away(run_directory):
         assert text in html
 
 
+def test_a_label_with_a_slash_keeps_its_name(tmp_path):
+    page = run_page(RunRecord(tmp_path, metrics={"eval/mood/f1_of_n/a": 50.0}))
+    (result,) = [section for section in page.sections if section.title == "Result"]
+    assert [cell.text for cell in result.blocks[0].cells[0]][:2] == ["mood", "f1 of n/a"]
+
+
 def test_figures_of_a_pretraining_have_titles_and_digits_and_no_empty_column(tmp_path):
     metrics = {"train/generator_accuracy": 0.597, "train/lr": 5e-7}
     (result,) = [
