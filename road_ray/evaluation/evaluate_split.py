@@ -252,23 +252,20 @@ def _evaluate_label_sets(
     truth, found, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
     temperature, calibrated = _calibrated(logits[known], truth, rule)
     probabilities = metrics.probabilities_of(logits, temperature or 1.0)
+    shares = probabilities[known]
     thresholds = rule.threshold if isinstance(rule.threshold, Mapping) else None
     if len(truth) and thresholds is None and rule.tune:
-        thresholds = metrics.best_thresholds(probabilities[known], truth, labels)
+        thresholds = metrics.best_thresholds(shares, truth, labels)
     predicted = metrics.predicted_sets(probabilities, labels, thresholds)
     if len(truth):
-        untuned = metrics.predicted_sets(probabilities[known], labels, None)
-        found = metrics.label_set_scores(names, probabilities[known], untuned, truth, labels)
+        untuned = metrics.predicted_sets(shares, labels, None)
+        found = metrics.label_set_scores(names, shares, untuned, truth, labels)
         found |= metrics.label_set_balance(untuned, truth) | calibrated
-        diagnostics = {"rows": len(truth)}
-        diagnostics["per_label"] = metrics.table_of_labels(
-            predicted[known], truth, labels, thresholds
-        )
+        table = metrics.table_of_labels(predicted[known], truth, labels, thresholds)
+        diagnostics = {"rows": len(truth), "per_label": table}
     if len(truth) and thresholds is not None:
         ranked = [name for name in names if name != "lrap"]  # no threshold changes it
-        tuned = metrics.label_set_scores(
-            ranked, probabilities[known], predicted[known], truth, labels
-        )
+        tuned = metrics.label_set_scores(ranked, shares, predicted[known], truth, labels)
         found |= {f"at_threshold_{name}": value for name, value in tuned.items()}
     sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
     ids = [example.id for example in split.examples]

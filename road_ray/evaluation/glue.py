@@ -112,7 +112,6 @@ def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
 
     Raises ``DataError`` if two runs have the same data set.
     """
-    predictions: dict[str, dict[str, str]] = {}
     source: dict[str, Path] = {}
     for run in runs:
         paths = sorted((run / "predictions").glob("*/predictions.json"))
@@ -123,8 +122,7 @@ def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
             if name in source:
                 raise DataError(f"{path}: {source[name]} has predictions for {name} too")
             source[name] = path
-            predictions[name] = read_json(path, error=DataError)
-    return predictions
+    return {name: read_json(path, error=DataError) for name, path in source.items()}
 
 
 def _mean(metrics: Mapping[str, float], name: str, chosen: Sequence[str]) -> float:

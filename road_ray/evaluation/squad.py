@@ -320,12 +320,8 @@ def span_diagnostics(
     diagnostics: dict[str, Any] = {"rows": len(examples)}
     if not examples or all(example.answers for example in examples):
         return diagnostics
-    raw = np.array(
-        [
-            raw_scores(example, answer.text)
-            for example, answer in zip(examples, predictions, strict=True)
-        ]
-    )
+    pairs = zip(examples, predictions, strict=True)
+    raw = np.array([raw_scores(example, answer.text) for example, answer in pairs])
     unanswerable = np.array([not example.answers for example in examples])
     odds = np.array([prediction.null_odds for prediction in predictions])
     abstained = unanswerable[:, None].astype(float)  # both scores of abstaining

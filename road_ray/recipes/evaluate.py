@@ -67,9 +67,8 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     ``predictions/``. The evaluation is repeated if the model or a data set has changed.
     """
     require_init(config.init)
-    listed: list[str] = []
-    if config.init.endswith(".json"):
-        listed = read_teacher_list(Path(config.init).expanduser(), "init").names
+    init = Path(config.init).expanduser()
+    listed = read_teacher_list(init, "init").names if init.suffix == ".json" else []
     data = with_trained_data(config.data, listed[0] if listed else config.init)
     config = config.model_copy(update={"data": data}).placed()
     tune_on = config.tune_threshold_on
@@ -138,9 +137,8 @@ def _model_metrics(
         task, record = tasks[name], model_record(heads[name])
         model = load_trained(str(heads[name]), task, config.label_map)
         for further in tasks_of(name, config.data)[1:]:  # such as those of QuAC
-            place_of_head = trained_head(directory, further)
-            if place_of_head is not None and further.name not in model.tasks:
-                trained = load_trained(str(place_of_head), further)
+            if (found := trained_head(directory, further)) and further.name not in model.tasks:
+                trained = load_trained(str(found), further)
                 model.heads[further.name] = trained.heads[further.name]
                 model.tasks[further.name] = further
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))

@@ -58,8 +58,7 @@ def head_or_only(directory: Path, task: Task, dataset: str) -> Path:
     if head is None and heads and len(model_record(directory).get("datasets", ())) > 1:
         raise CheckpointError(
             f"{directory}: a mixture without a head for {dataset}, of task {task.name}\n"
-            f"  known heads: {', '.join(heads)}\n"
-            f"  fix: name the head that is to answer: {directory / 'heads' / heads[0]}"
+            f"  fix: name one of its heads: {directory / 'heads'}/ {', '.join(heads)}"
         )
     return head or directory
 

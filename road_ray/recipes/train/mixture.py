@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from transformers import PreTrainedTokenizerFast
 
@@ -103,11 +104,9 @@ class Mixture:
         """Return ``train`` or ``dev`` of a data set; with ``mixing.heads=dataset``, its task is
         named after the data set.
         """
-        if part == "train":
-            more, keep = self.data.unlabelled_rows.get(name, ()), self.data.learns_from
-            split = load_split(name, part, self.data, tokenizer, keep=keep, unlabelled=more)
-        else:
-            split = load_split(name, part, self.data, tokenizer)
+        keep = self.data.learns_from if part == "train" else None
+        more = self.data.unlabelled_rows.get(name, ()) if part == "train" else ()
+        split = load_split(name, part, self.data, tokenizer, keep=keep, unlabelled=more)
         if self.mixing.heads == "task":
             return split
         features = replace(split.features, task=name)
@@ -160,19 +159,12 @@ class Mixture:
         """Return the function that draws the data sets of a step."""
         mixing, tasks = self.mixing, self._tasks_by_dataset()
         rows = {name: len(split.features) for name, split in splits.items()}
+        drawn = partial(draw_datasets, list(splits), mixing.passes, seed=self.seed)
 
         def draw(step: int) -> list[str]:
             done = min(1.0, step / total_steps)
-            return draw_datasets(
-                list(splits),
-                mixing.passes,
-                seed=self.seed,
-                step=step,
-                probabilities=probabilities(
-                    mixing.sampler, rows, tasks, power=mixing.power, fraction=done
-                ),
-                replacement=mixing.replacement,
-            )
+            shares = probabilities(mixing.sampler, rows, tasks, power=mixing.power, fraction=done)
+            return drawn(step=step, probabilities=shares, replacement=mixing.replacement)
 
         return draw
 

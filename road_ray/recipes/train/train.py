@@ -121,8 +121,7 @@ def check(config: TrainConfig) -> None:
                 f"  fix: mixing.passes={passes}, or a larger data.batch_size"
             )
     kinds = [find_dataset(name, config.data)[1].kind for name in config.data.trained_on]
-    apt = (Classify, MultiLabel, Choose)
-    if config.calibrate and not any(isinstance(kind, apt) for kind in kinds):
+    if config.calibrate and not any(isinstance(k, Classify | MultiLabel | Choose) for k in kinds):
         raise ConfigError(
             "calibrate = true: no task has classes, several labels or choices\n  fix: leave it out"
         )
