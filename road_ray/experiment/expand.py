@@ -161,7 +161,10 @@ class Experiment:
         assert isinstance(made, TeachersConfig)
         changes["distillation.num_teachers"] = arm.members or made.num_teachers
         if arm.members and (made.num_folds > 1 or arm.members > made.num_teachers):
-            raise ConfigError(f"{at}: members = {arm.members}: it has fewer teachers, or folds")
+            raise ConfigError(
+                f"{at}: members = {arm.members}: {arm.teachers} has fewer teachers, or folds\n"
+                "  fix: leave members out, or a larger distillation.num_teachers"
+            )
         first = [f"teacher-{number}/hf" for number in range(arm.members or 0)]
         changes["distillation.teachers"] = [str(place / x) for x in first or ["teachers.json"]]
         changes["distillation.store"] = str(config.run_dir / "store")

@@ -82,8 +82,8 @@ class Range(Config):
         """Return True for a value that may be drawn."""
         if self.choice is not None:
             return value in self.choice
-        kinds: Any = int if self.int or self.logint else int | float
-        return isinstance(value, kinds) and self.bounds[0] <= value <= self.bounds[1]
+        kinds = (int,) if self.int or self.logint else (int, float)
+        return type(value) in kinds and self.bounds[0] <= value <= self.bounds[1]
 
     @property
     def edges(self) -> tuple[Any, ...]:
