@@ -46,8 +46,7 @@ def average(metrics: Mapping[str, float]) -> dict[str, float]:
     names_of = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
     electra = [_mean(metrics, name, names) for name, names in _ELECTRA.items()]
     leaderboard = {name: _mean(metrics, name, names) for name, names in names_of.items()}
-    mnli = [leaderboard.pop("mnli"), leaderboard.pop("mnli_mismatched")]
-    leaderboard["mnli"] = sum(mnli) / 2
+    leaderboard["mnli"] = (leaderboard["mnli"] + leaderboard.pop("mnli_mismatched")) / 2
     averages = {"electra": electra, "leaderboard": list(leaderboard.values())}
     means = {f"glue/{name}": sum(values) / len(values) for name, values in averages.items()}
     return {name: value for name, value in means.items() if math.isfinite(value)}

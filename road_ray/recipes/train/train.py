@@ -213,8 +213,10 @@ def evaluate(
     # At the end that of predictions, except that the kernels of flash attention need bf16.
     exact = last and config.encoder.attention != "flash_attention_2"
     precision = "fp32" if exact else config.training.precision
-    for name in names:
-        split = prepared.dev_splits[name]
+    splits = prepared.dev_splits
+    answered = {n: all(getattr(x, "answers", True) for x in splits[n].examples) for n in names}
+    for name in sorted(names, key=answered.__getitem__):
+        split = splits[name]
         task = split.features.task
         evaluation = evaluate_split(
             prepared.model,
@@ -240,8 +242,7 @@ def evaluate(
                 cut = prepared.splits[name].features.truncation
                 metrics |= {f"data/{name}/{key}": value for key, value in cut.items()}
         metrics |= {f"eval/{name}/{key}": value for key, value in evaluation.metrics.items()}
-        if evaluation.threshold is not None:
-            thresholds[task] = evaluation.threshold
+        thresholds[task] = evaluation.threshold
         if evaluation.temperature is not None:
             temperatures[task] = evaluation.temperature
     tuned = {task: threshold_entry(thresholds.get(task)) for task in prepared.model.tasks}

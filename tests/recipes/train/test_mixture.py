@@ -116,6 +116,12 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     assert found.directories == [str(run.hf_dir / "heads" / "rte")]
 
 
+def test_a_threshold_is_used_on_a_set_that_is_named_before_its_own(mix, tmp_path):
+    settings = {"data.datasets": ["squad_v1", "squad_v2"], "training.steps": 1}
+    figures = rr.multitask(overrides=mix | settings, run_dir=tmp_path).metrics
+    assert figures["eval/squad_v1/threshold"] == figures["eval/squad_v2/threshold"]
+
+
 def test_the_head_that_learnt_a_data_set_comes_before_one_of_its_tasks_name(tmp_path):
     for name in ("reviews", "shop"):
         (tmp_path / "heads" / name).mkdir(parents=True)
