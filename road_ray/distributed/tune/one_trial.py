@@ -45,7 +45,7 @@ class Record:
     state: str = "running"  # or complete, pruned, failed
     values: tuple[float, ...] = ()  # one per metric, means over seeds
     deviation: tuple[float | None, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)  # every metric, means over seeds
+    figures: Mapping[str, float | None] = field(default_factory=dict)  # all metrics, over seeds
     reason: str = ""  # why it failed or was stopped
     seconds: float = 0.0
     teacher_seconds: float = 0.0

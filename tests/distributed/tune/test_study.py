@@ -149,6 +149,12 @@ def test_a_damaged_record_is_made_again_from_the_study(half, text):
     assert one_trial.trial_numbers(directory) == [0, 1, 2, 3]
 
 
+def test_a_record_with_a_figure_that_is_no_number_is_read(tmp_path):
+    """It could not be, so that ``warm_from`` left its trial out."""
+    one_trial.write(tmp_path, ended(one_trial.Record(0, {}), float("nan"), "failed"))
+    assert one_trial.read(tmp_path, 0).figures == {"m": None}
+
+
 def test_a_figure_is_told_once_a_step(half):
     config, directory, _ = half
     study = open_study(config, "s", directory)
