@@ -259,9 +259,7 @@ def _late(refs: list[Any], seconds: float) -> list[Any]:
 
 def cause_of(error: RayError) -> str:
     """Return the message of the constructor's error, without Ray's remote traceback."""
-    messages = re.findall(
-        r"^road_ray\.errors\.\w+: (.*)", str(error), flags=re.DOTALL | re.MULTILINE
-    )
+    messages = re.findall(r"(?ms)^road_ray\.errors\.\w+: (.*)", str(error))
     return messages[-1].strip() if messages else str(error).strip()
 
 

@@ -106,7 +106,8 @@ def label_rows(source: str, output: Path, settings: LabelSettings) -> Labelling:
             raise DataError(missing_columns(where, missing, list(row)).split("\n")[0])
         rows.append({name: "" if row[name] is None else str(row[name]) for name in columns})
         shown = {**rows[-1], "labels": ", ".join(settings.labels)}
-        prompts.append(_filled(settings.prompt, shown))
+        parts = enumerate(_PLACEHOLDER.split(settings.prompt))  # texts and columns in turn
+        prompts.append("".join(shown[x] if n % 2 else x for n, x in parts))
     with closing(PartialOutput(output, "answer", {})) as file:
         client = _Client(settings, file)
         # All that decides an answer but the address.
@@ -254,11 +255,6 @@ class _Client:
             f"{self.settings.url}: {problem}, {_RETRIES + 1} times\n  kept: {self.file.kept}\n"
             "  fix: to go on, run the same command"
         )
-
-
-def _filled(prompt: str, cells: Mapping[str, str]) -> str:
-    """Return the prompt with the cells; braces in a cell are text."""
-    return _PLACEHOLDER.sub(lambda name: cells[name[1]], prompt)
 
 
 def _text(choice: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files import MODEL_RECORD, check_hashes, locate_model
 from road_ray.data.task_and_dataset import Span, Tag, Task
-from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
+from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import (
@@ -98,10 +98,9 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     ):
         if listed:
             directories = [model_directory(require_init(name)) for name in listed]
-            record = model_record(locate_model(directories[0]))
             metrics = evaluate_ensemble(
                 directories,
-                with_trained_limits(data, record),
+                with_trained_limits(data, model_record(locate_model(directories[0]))),
                 data.datasets,
                 split=data.split,
                 predictions=place,
@@ -144,10 +143,12 @@ def _model_metrics(
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
         of_tuned = tune_on is not None and task == tasks[tune_on]
         threshold = tuned if of_tuned else stored_threshold(record)
-        split = load_split(name, source.split, source, tokenizer, evaluated=True)
+        longest = longest_row(model.encoder)
+        read = _as_predicted(source, record, task, tokenizer, longest)
+        split = load_split(name, source.split, read, tokenizer, evaluated=True)
         result = evaluate_split(
             model.to(Worker.alone().device),
-            fit_positions(split, longest_row(model.encoder)),
+            fit_positions(split, longest),
             DecisionRule(threshold, name == tune_on, record.get("temperature")),
             pad_id=pad_id_of(tokenizer),
             on_rows=partial(console.part, f"evaluating {name}"),
@@ -157,6 +158,16 @@ def _model_metrics(
         result.write(place / name)
         metrics |= {f"eval/{name}/{metric}": value for metric, value in result.metrics.items()}
     return metrics
+
+
+def _as_predicted(
+    source: SourceConfig, record: Mapping[str, Any], task: Task, tokenizer: Any, longest: int
+) -> SourceConfig:
+    """Return the source with rows as long as in ``road predict``."""
+    if source.max_length_tokens or "max_length_tokens" in record or isinstance(task.kind, Span):
+        return source
+    # Of a model of another program, as plain transformers cuts them.
+    return source.model_copy(update={"max_length_tokens": limit_length(tokenizer, longest)})
 
 
 def evaluate_ensemble(
@@ -192,7 +203,8 @@ def evaluate_ensemble(
             tokenizer = load_tokenizer(place)
             own = fingerprint_tokenizer(tokenizer)
         if own not in encoded:
-            rows_of = {n: load_split(n, split, source, tokenizer, evaluated=True) for n in names}
+            read = _as_predicted(source, model_record(place), task, tokenizer, teacher.positions)
+            rows_of = {n: load_split(n, split, read, tokenizer, evaluated=True) for n in names}
             encoded[own] = pad_id_of(tokenizer), rows_of
         pad_id, rows_of = encoded[own]
         for name, rows in rows_of.items():

@@ -161,9 +161,7 @@ def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:
         texts, starts = cell["text"], cell["answer_start"] if cell["text"] else []
         if isinstance(texts, str):
             texts, starts = [texts], [starts]
-        return [
-            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
-        ]
+        return [{"text": x, "answer_start": y} for x, y in zip(texts, starts, strict=True)]
     return list(cell or []) if not isinstance(cell, str) else []
 
 
