@@ -35,7 +35,7 @@ def done(tmp_path):
 
 
 @pytest.mark.usefixtures("drawn_figures")
-def test_people_see_the_trials_and_the_best(road, done):
+def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, done):
     file, directory = done
     result = road("sweep", file, "--run-dir", directory).good()
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in result.out
@@ -44,6 +44,11 @@ def test_people_see_the_trials_and_the_best(road, done):
     page = (directory / "report.html").read_text()
     assert "optimizer.peak_lr" in page
     assert "<path" in page
+    result = road("sweep", file, "--run-dir", directory, "--json")
+    output = json.loads(result.out)
+    assert [trial["number"] for trial in output["trials"]] == [0, 1]
+    assert output["best"][0]["values"] == [0.25]
+    assert result.err == ""
 
 
 @pytest.mark.usefixtures("drawn_figures")
@@ -71,15 +76,6 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     assert plan["sweep"]["runs"] == 24
     assert plan["sweep"]["hours"] == pytest.approx(8 * plan["hours"])
     assert not place.exists()
-
-
-def test_scripts_get_json(road, done):
-    file, directory = done
-    result = road("sweep", file, "--run-dir", directory, "--json")
-    output = json.loads(result.out)
-    assert [trial["number"] for trial in output["trials"]] == [0, 1]
-    assert output["best"][0]["values"] == [0.25]
-    assert result.err == ""
 
 
 @pytest.mark.parametrize(

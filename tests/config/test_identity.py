@@ -27,10 +27,6 @@ class _Run(Config):
     weights: dict[str, float] = Field({})
 
 
-class _LargeRun(_Run):
-    workers: int = 8
-
-
 def test_a_field_without_a_mark_decides():
     run = _Run(sets={"my.set": _Inner()}, weights={"a": 1.0})
     assert marked(run, FreeOnResume) == {"workers", "inner.every", "sets.my.set.every"}
@@ -44,10 +40,6 @@ def test_a_mark_does_not_hold_where_the_key_that_it_names_is_set():
     assert marked(run, FreeOnResume) == {"workers"}
     identity = resume_identity(run)
     assert (identity["inner.every"], identity["inner.place"]) == (1, "here")
-
-
-def test_a_subclass_with_another_default_keeps_the_mark():
-    assert "workers" in marked(_LargeRun(), FreeOnResume)
 
 
 def test_what_may_differ_in_a_distillation_and_a_pretraining():

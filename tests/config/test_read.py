@@ -102,12 +102,9 @@ def test_a_data_file_is_told_from_a_configuration(tmp_path: Path, content: str) 
     assert seen.count("label") < 9
 
 
-def test_a_missing_file_names_its_neighbours(file: Path) -> None:
+def test_a_missing_file_names_its_neighbours_and_a_directory_is_none(file: Path) -> None:
     file.with_name("mine.yaml").write_text("")
     with pytest.raises(InvalidConfig, match=r"fix: check the path; YAML files here: mine\.yaml"):
         read_yaml(file)
-
-
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="cannot be read"):
-        read_yaml(tmp_path)
+        read_yaml(file.parent)

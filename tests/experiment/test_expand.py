@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,6 @@ def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path
     assert len(scored(plan)) == 2 * len(plan.arms)
 
 
-def test_wanted_arms_bring_those_that_they_are_tested_against(tiny):
-    changes = {"data.max_rows": 40, "arms": ["mean"]}
-    plan = planned(tiny("low_resource", **changes))
-    assert [*plan.arms] == ["none", "none_longer", "mean"]
-
-
 @pytest.mark.parametrize(
     ("keys", "epochs", "labelled", "unlabelled"),
     [({}, 2, 40, 20), ({"data.epochs": 10.0}, 10, 40, 20), ({"data.max_rows": 60}, 2, 60, 20)],
@@ -94,9 +89,6 @@ def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny,
 
 
 def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(tiny, tmp_path):
-    import json
-    import shutil
-
     changes = tiny("compression", **{"data.max_rows": 40})
     deep = tmp_path / "deep"
     shutil.copytree(f"{changes['init']}/hf", deep)

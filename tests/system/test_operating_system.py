@@ -85,9 +85,8 @@ time.sleep(60)
 def test_lock_exclusively_names_the_holder_and_is_free_once_it_is_killed(tmp_path):
     path = tmp_path / "lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
-    root = Path(__file__).parents[2]
     with (
-        subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as holder,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder,
         path.open("a+", encoding="utf-8") as file,
     ):
         assert holder.stdout.readline() == "held\n"

@@ -91,19 +91,20 @@ def test_a_lost_connection_is_tried_again_with_growing_pauses(pauses):
     assert pauses == [0.5, 1, 2, 4]
 
 
-def test_a_store_that_stays_away_is_given_up_within_half_a_minute(pauses):
-    action = Mock(side_effect=OSError("connection reset"))
-    message = r"x: cannot be read: connection reset(?s:.)*6 attempts(?s:.)*fix(?s:.)*kept: .*resume"
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError("connection reset"), "connection reset"),
+        *((error, type(error).__name__) for error in (BrokenPipeError(), TimeoutError("\n"))),
+    ],
+)
+def test_a_store_that_stays_away_is_given_up_within_half_a_minute(pauses, error, told):
+    action = Mock(side_effect=error)
+    message = rf"x: cannot be read: {told}\n(?s:.)*6 attempts(?s:.)*fix(?s:.)*kept: .*resume"
     with pytest.raises(ResourceError, match=message):
         retried(action, "x: cannot be read")
     assert action.call_count == 6
     assert sum(pauses) <= 30
-
-
-@pytest.mark.parametrize("error", [BrokenPipeError(), TimeoutError("\n")])
-def test_an_error_without_text_is_told_by_its_type(pauses, error):
-    with pytest.raises(ResourceError, match=rf"x: cannot be read: {type(error).__name__}\n"):
-        retried(Mock(side_effect=error), "x: cannot be read")
 
 
 @pytest.mark.slow
