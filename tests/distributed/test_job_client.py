@@ -198,11 +198,20 @@ def test_a_run_is_found_by_the_path_that_was_submitted_and_by_no_part_of_it(jobs
     assert [one.status for one in jobs._client.jobs] == ["RUNNING"] * 3
 
 
-@pytest.mark.parametrize("word", ["--run-dir=runs/student", "run_dir=~/student"])
-def test_a_run_in_the_working_directory_that_ray_deletes_is_refused(jobs, tmp_path, word):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("distill --run-dir=runs/student", "which Ray deletes"),
+        ("distill run_dir=~/student", "which Ray deletes"),
+        ("demo", "has no run directory"),
+    ],
+)
+def test_a_run_without_a_directory_or_in_one_that_ray_deletes_is_refused(
+    jobs, tmp_path, line, message
+):
     jobs.profile = Profile()
-    with pytest.raises(ConfigError, match="which Ray deletes"):
-        jobs.send(["distill", word], tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        jobs.send(line.split(), tmp_path)
     assert not jobs.list()
 
 
@@ -242,11 +251,6 @@ def test_a_secret_does_not_become_a_line_that_everybody_reads(jobs, tmp_path, wo
         jobs.send([*LINE, word], tmp_path)
     assert word.partition("=")[2] not in str(caught.value)
     assert jobs._client.jobs == []
-
-
-def test_a_line_without_a_run_directory_is_refused(jobs, tmp_path):
-    with pytest.raises(ConfigError, match="has no run directory"):
-        jobs.send(["demo"], tmp_path)
 
 
 def test_a_job_waits_for_machines_as_long_as_the_profile_says():

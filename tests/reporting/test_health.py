@@ -47,19 +47,15 @@ def test_readings(rows, name, state):
     assert states(RunRecord(Path("r"), rows=numbered))[name] == state
 
 
-def test_rows_that_were_trained_on_and_judged_are_bad():
-    run = RunRecord(Path("r"), metrics={"data/sst2/overlap_with_train": 3.0})
-    assert states(run) == {"overlap on sst2": "bad"}
+def test_rows_that_were_trained_on_and_judged_are_bad_and_what_misleads_in_the_table_is_a_check():
+    metrics = {"data/sst2/overlap_with_train": 3.0, "eval/cola/truncated_rows": 12.0}
+    expected = {"overlap on sst2": "bad", "predictions on cola": "fair"}
+    assert states(RunRecord(Path("r"), metrics=metrics)) == expected
 
 
 def test_nothing_known_nothing_said():
     assert checks(RunRecord(Path("r"))) == []
     assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) == {}
-
-
-def test_what_misleads_in_the_printed_table_is_a_check_too():
-    run = RunRecord(Path("r"), metrics={"eval/cola/truncated_rows": 12.0})
-    assert states(run) == {"predictions on cola": "fair"}
 
 
 def distillation(**settings: object) -> RunRecord:

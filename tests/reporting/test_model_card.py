@@ -44,7 +44,7 @@ def card(tmp_path):
     return write
 
 
-def test_the_front_matter_is_what_the_hub_expects_and_reads_back(card, tmp_path):
+def test_the_front_matter_reads_back_and_figures_lineage_and_loading_are_told(card, tmp_path):
     from huggingface_hub import ModelCard
 
     front, body = card("ElectraForQuestionAnswering", LINEAGE)
@@ -66,6 +66,18 @@ def test_the_front_matter_is_what_the_hub_expects_and_reads_back(card, tmp_path)
             "metrics": [{"type": "f1", "value": 61.25, "name": "F1"}],
         }
     ]
+    assert "eval/squad_v2/f1  61.25" in body
+    assert "eval/squad_v2/total" not in body
+    assert "distilled from several teachers on squad_v2" in body
+    for line in (
+        "- init: `runs/mtl`",
+        "- seed: `7`",
+        "- no_answer_threshold: `-1.5`",
+        "- distillation.temperature: `2.0`",
+        "- teacher 0: `runs/t0/hf`, weights `abababababababab`",
+    ):
+        assert line in body.splitlines()
+    assert "ElectraForQuestionAnswering.from_pretrained" in body
 
 
 def card_of(run, architecture, lineage=LINEAGE):
@@ -114,22 +126,6 @@ def test_own_data_of_the_hub_is_named_as_it_is_there(write_run, tmp_path, more, 
     (mine, here) = [result["dataset"] for result in matter["model-index"][0]["results"]]
     assert mine == {"name": "mine", "type": "acme/reviews", "config": "films", "split": split}
     assert here == {"name": "here", "type": "here", "split": "dev"}
-
-
-def test_figures_lineage_and_loading_are_told(card):
-    _, body = card("ElectraForQuestionAnswering", LINEAGE)
-    assert "eval/squad_v2/f1  61.25" in body
-    assert "eval/squad_v2/total" not in body
-    assert "distilled from several teachers on squad_v2" in body
-    for line in (
-        "- init: `runs/mtl`",
-        "- seed: `7`",
-        "- no_answer_threshold: `-1.5`",
-        "- distillation.temperature: `2.0`",
-        "- teacher 0: `runs/t0/hf`, weights `abababababababab`",
-    ):
-        assert line in body.splitlines()
-    assert "ElectraForQuestionAnswering.from_pretrained" in body
 
 
 def test_an_encoder_without_a_task_is_a_pre_trained_one(card):

@@ -156,13 +156,6 @@ def test_without_workers_it_is_a_call():
         launch(fail, None)
 
 
-class Holder:
-    """Occupies what it was given."""
-
-    def ready(self) -> bool:
-        return True
-
-
 def test_several_workers_on_one_gpu_are_refused_before_a_cluster_starts():
     with pytest.raises(ConfigError, match=r"gpus_per_worker = 0.5(?s:.)*NCCL(?s:.)*fix"):
         launch(report, None, workers=2, gpus_per_worker=0.5)
@@ -255,8 +248,8 @@ class TestCluster:
     def test_room_that_others_hold_is_not_waited_for_in_vain(self, monkeypatch):
         import ray
 
-        holder = ray.remote(num_cpus=2)(Holder).remote()
-        ray.get(holder.ready.remote(), timeout=60)
+        holder = ray.remote(num_cpus=2)(Slow).remote()
+        ray.get(holder.answer.remote(), timeout=60)
         monkeypatch.setattr(room_module, "_BUSY_SECONDS", 1.0)
         with pytest.raises(ClusterError, match="3 workers wait for room that others hold"):
             room("workers", 3, {"CPU": 1.0}, free=True)

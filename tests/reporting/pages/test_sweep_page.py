@@ -60,10 +60,6 @@ def test_the_best_trial_is_of_this_sweep(tmp_path):
     assert page.tiles[0] == ("trials", "1", "1 complete")
 
 
-def test_equal_values_are_no_difference(tmp_path):
-    assert tie(sweep([80.0] * 4, tmp_path)) == "No difference: 4 trials have the same value, 80."
-
-
 @pytest.mark.parametrize(("rows", "tied"), [(400, True), (40_000, False)])
 def test_one_seed_is_measured_by_the_evaluated_rows(tmp_path, rows, tied):
     """At 80% of 400 rows the standard error is 2 points; the range of four equal models stays below
@@ -92,7 +88,7 @@ def test_several_seeds_are_measured_by_their_deviation(tmp_path):
 def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
     page = sweep_page(sweep([80.0] * 12, tmp_path))
     (verdict,) = [b for s in page.sections for b in s.blocks if isinstance(b, Verdict)]
-    assert verdict.lines[0][0].startswith("No difference: 12 trials")
+    assert verdict.lines[0][0].startswith("No difference: 12 trials have the same value, 80.")
     titles = [figure.title for figure in page.plots()]
     assert titles == [f"History: {METRIC}", "a.lr", "a.wd"]
     html = render(page)
@@ -201,13 +197,6 @@ def test_a_sweep_is_read(sweep_directory):
     assert sweep.logs == {"distillation.temperature"}
     assert [trial.params["weighting.wrong"] for trial in sweep.best] == [0.75]
     assert next(iter(sweep.trials[0].curve)) == (10.0, pytest.approx(51.1))
-
-
-def test_the_front_is_what_no_other_beats(tmp_path):
-    values = [(1.0, 1.0), (2.0, 2.0), (2.0, 3.0), (0.5, 1.0)]
-    trials = [Trial(n, "complete", {}, value) for n, value in enumerate(values)]
-    sweep = Sweep("s", tmp_path, ("quality", "cost"), (True, False), trials)
-    assert [trial.number for trial in sweep.best] == [0, 1]
 
 
 def test_a_study_that_cannot_be_opened_is_told(tmp_path):
