@@ -301,21 +301,16 @@ def test_every_reader_has_the_answers_of_the_teachers_rounded_once(school):
     assert idle.started == []
 
 
-def test_only_the_rows_that_are_missing_are_asked(school):
+def test_only_the_rows_that_are_missing_are_asked_and_one_that_was_not_is_an_error(school):
     stored, live = school()
     label(stored, live, batch(1, 2))
+    with pytest.raises(DataError, match=r"no answers to 1 of 2 rows(.|\n)*label"):
+        ask(stored, batch(1, 7))
     before = ask(stored, batch(1, 2))
     assert label(stored, live, batch(4, 2, 6, 4, 1)) == 2  # one of them twice
     assert live.batch_sizes == [2, 1, 1]
     assert live.started == [(0, 1, 2)] * 2
     assert torch.equal(ask(stored, batch(4, 2, 1))[:, 1:], before[:, [1, 0]])
-
-
-def test_a_row_that_was_not_asked_is_an_error(school):
-    stored, live = school()
-    label(stored, live, batch(1, 2))
-    with pytest.raises(DataError, match=r"no answers to 1 of 2 rows(.|\n)*label"):
-        ask(stored, batch(1, 7))
 
 
 def test_only_the_teacher_that_is_new_is_started(school):

@@ -182,26 +182,20 @@ def test_when_nobody_is_right_there_is_nothing_to_learn():
     assert soften(correct_only, teachers(0, 3), torch.tensor([0])).keep.tolist() == [False]
 
 
-class TestMeanProbabilities:
-    def test_by_hand(self):
-        """Probabilities 1/2 and 1/8 of class 0: their mean is 5/16."""
-        logits = torch.log(torch.tensor([[[0.5, 0.5]], [[1 / 8, 7 / 8]]]))
-        soft = mean_probabilities(logits, torch.tensor([0]))
-        assert_close(soft.softmax(-1), torch.tensor([[5 / 16, 11 / 16]]))
-
-    @pytest.mark.parametrize("temperature", [0.5, 2.0, 8.0])
-    def test_the_student_sees_the_mean_at_its_own_temperature(self, temperature):
-        logits = 3 * torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2))
-        soft = mean_probabilities(logits, torch.zeros(5).long(), temperature=temperature)
-        expected = (logits / temperature).softmax(-1).mean(0)
-        assert_close((soft / temperature).softmax(-1), expected)
+@pytest.mark.parametrize("temperature", [0.5, 2.0, 8.0])
+def test_the_student_sees_the_mean_probability_at_its_own_temperature(temperature):
+    logits = 3 * torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2))
+    soft = mean_probabilities(logits, torch.zeros(5).long(), temperature=temperature)
+    expected = (logits / temperature).softmax(-1).mean(0)
+    assert_close((soft / temperature).softmax(-1), expected)
+    by_hand = mean_probabilities(log([EVEN], [SURE]), torch.tensor([0]))
+    assert_close(by_hand.softmax(-1), torch.tensor([[5 / 16, 11 / 16]]))  # of 1/2 and 1/8
 
 
-class TestProbabilityShift:
-    def test_gold_and_top_change_places_where_the_mean_errs(self):
-        logits = torch.tensor([[[1.0, 4.0, 2.0], [5.0, 0.0, 1.0]]] * 2)
-        soft = probability_shift(logits, torch.tensor([2, 0]))
-        assert soft.tolist() == [[1.0, 2.0, 4.0], [5.0, 0.0, 1.0]]
+def test_gold_and_top_change_places_where_the_mean_errs():
+    logits = torch.tensor([[[1.0, 4.0, 2.0], [5.0, 0.0, 1.0]]] * 2)
+    soft = probability_shift(logits, torch.tensor([2, 0]))
+    assert soft.tolist() == [[1.0, 2.0, 4.0], [5.0, 0.0, 1.0]]
 
 
 @settings(deadline=None)

@@ -23,8 +23,9 @@ def planned(verb, overrides):
 
 
 def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
-    estimate = planned("finetune", sentiment | {"run_dir": str(tmp_path / "run")})
-    assert not (tmp_path / "run").exists()
+    untold = {"tracking.mlflow_uri": f"sqlite:///{tmp_path / 'mlflow.db'}"}
+    estimate = planned("finetune", sentiment | untold | {"run_dir": str(tmp_path / "run")})
+    assert not [*tmp_path.iterdir()]
     assert (estimate["steps"], estimate["batch_size"]) == (6, 16)
     assert 80 <= estimate["rows"] <= 96  # the last batch of an epoch is smaller
     assert 0 < estimate["tokens"] <= 96 * 128
@@ -107,12 +108,6 @@ def test_the_disk_holds_models_and_the_checkpoints_of_runs_in_progress(
     measured = SimpleNamespace(parameter_bytes=1, checkpoint_bytes=100)
     most = module._most_bytes(config, measured, runs)
     assert most == models + 100 * checkpoints
-
-
-def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):
-    database = tmp_path / "mlflow.db"
-    planned("finetune", sentiment | {"tracking.mlflow_uri": f"sqlite:///{database}"})
-    assert not database.exists()
 
 
 def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monkeypatch):

@@ -102,13 +102,12 @@ def probed(pretraining, tmp_path_factory):
     return rr.pretrain(overrides=pretraining | PROBE, run_dir=directory)
 
 
-def test_the_figures_are_those_of_a_fine_tuning(probed, world, tmp_path):
+def test_the_figures_of_every_due_row_and_the_end_are_those_of_a_fine_tuning(
+    probed, world, tmp_path
+):
     keys = {"data.root": world, "data.max_length_tokens": 64, "training.steps": 3}
     tuned = rr.finetune(init=probed.directory, run_dir=tmp_path, overrides=keys)
     assert probed.metrics[ACCURACY] == tuned.metrics[ACCURACY]
-
-
-def test_it_is_told_in_every_due_row_and_at_the_end(probed):
     rows = read_rows(probed.directory / "metrics.jsonl")
     assert [row["step"] for row in rows if ACCURACY in row] == [2, 4, 6]
 

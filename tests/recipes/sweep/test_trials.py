@@ -22,6 +22,14 @@ METRIC = "eval/sst2/accuracy"
 SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
 
 
+RATE = {"optimizer.peak_lr": 1e-3}
+
+
+def told(metrics, place):
+    """A recipe that trains nothing and tells these figures."""
+    return lambda *_, **__: SimpleNamespace(metrics=metrics, hf_dir=place, directory=place)
+
+
 def sweep(overrides, **more):
     base = {"verb": "finetune", "metric": METRIC, "space": SPACE, "name": "s"}
     return load(SweepConfig, base=base, overrides={"overrides": overrides} | more)
@@ -31,14 +39,14 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     reports = []
     overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
     trial = TrialRunner(sweep(overrides, seeds=2))
-    outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, reports.append)
+    outcome = trial(tmp_path, RATE, reports.append)
     assert [(report.step, report.total) for report in reports] == [(2, 6), (4, 6)]
     assert outcome.values == [outcome.figures[METRIC]]
     assert outcome.deviation[0] is not None
     assert outcome.figures["cost/parameters"] > 1000
     steps = [read_run(tmp_path / f"seed-{number}").seconds for number in range(2)]
     assert outcome.figures["cost/seconds"] > sum(steps) / 2 > 0
-    again = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, reports.append)  # of complete runs
+    again = trial(tmp_path, RATE, reports.append)  # of complete runs
     assert again.figures["cost/seconds"] >= sum(steps) / 2
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
     written = (tmp_path / "seed-1" / "config.resolved.yaml").read_text()
@@ -48,41 +56,27 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(("value", "expected"), [(50.0, [50.0]), (None, [math.nan])])
 def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expected):
-    recipe(
-        lambda config, context: SimpleNamespace(
-            metrics={METRIC: value}, hf_dir=tmp_path, directory=tmp_path
-        )
-    )
-    outcome = TrialRunner(sweep(sentiment))(
-        tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None
-    )
+    recipe(told({METRIC: value}, tmp_path))
+    outcome = TrialRunner(sweep(sentiment))(tmp_path, RATE, lambda report: None)
     assert outcome.values == pytest.approx(expected, nan_ok=True)
     assert outcome.deviation == [None]
 
 
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
-    recipe(
-        lambda config, context: SimpleNamespace(
-            metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path, directory=tmp_path
-        )
-    )
+    recipe(told({"eval/sst2/f1": 1.0}, tmp_path))
     with pytest.raises(ConfigError, match="eval/sst2/f1"):
-        TrialRunner(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+        TrialRunner(sweep(sentiment))(tmp_path, RATE, lambda report: None)
 
 
 def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
-    recipe(
-        lambda config, context: SimpleNamespace(
-            metrics={METRIC: 1.0}, hf_dir=tmp_path, directory=tmp_path
-        )
-    )
+    recipe(told({METRIC: 1.0}, tmp_path))
     clock = map(float, range(100))
     # Not of the module `time`, which other threads of this process read as well.
     monkeypatch.setattr(
         "road_ray.recipes.sweep.trials.time", SimpleNamespace(monotonic=clock.__next__)
     )
     trial = TrialRunner(sweep({"distillation.teachers": list("abcde")}, verb="distill"))
-    outcome = trial(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
+    outcome = trial(tmp_path, RATE, lambda report: None)
     assert outcome.teacher_seconds == 5.0
 
 

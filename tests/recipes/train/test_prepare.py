@@ -37,15 +37,12 @@ def split(labels):
     return SimpleNamespace(task=Task("t", Classify(("a", "b", "c"))), features=features)
 
 
-def test_balanced_weights_are_those_of_scikit_learn():
+def test_balanced_weights_are_those_of_scikit_learn_and_those_by_label_1_for_others():
     labels = [0] * 6 + [1] * 3 + [2]
     weights = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     assert _class_weights("balanced", split([*labels, -100])).tolist() == pytest.approx(weights)
     without = _class_weights("balanced", split([0, 0, 0, 1]))  # 4 / (2 * 3), 4 / (2 * 1)
     assert without.tolist() == pytest.approx([2 / 3, 2.0, 1.0])
-
-
-def test_weights_by_label_are_1_for_others():
     assert _class_weights({"c": 4.0}, split([0])).tolist() == [1.0, 1.0, 4.0]
     assert _class_weights(None, split([0])) is None
 

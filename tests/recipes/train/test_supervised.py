@@ -23,19 +23,18 @@ def overrides(sentiment, questions, teachers, span_run) -> dict[str, dict[str, o
     """Overrides by verb: spans on two data sets, a mixture with teachers of two of three data sets,
     and a student of three teachers.
     """
-    mixture = {key: v for key, v in questions.items() if not key.startswith("data.")} | {
-        key: v for key, v in questions.items() if key in ("data.root", "data.max_length_tokens")
-    }
-    mixture |= {key: questions[key] for key in ("data.stride_tokens", "data.max_question_tokens")}
+    dropped = ("data.dataset", "data.evaluate_on")
+    mixture = {key: value for key, value in questions.items() if key not in dropped}
     mixture |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
+    plain = mixture | {"mixing.passes": 2, "data.max_judged_rows": 8}
     listed = str(teachers.directory / "teachers.json")
     taught = {"distillation.host": "process", "distillation.schedule": "linear"}
     return {
         "finetune": questions | {"training.passes": 2},
-        "plain": mixture | {"mixing.passes": 2, "data.max_judged_rows": 8},
-        "multitask": mixture
+        "plain": plain,
+        "multitask": plain
         | taught
-        | {"mixing.passes": 2, "data.max_judged_rows": 8, "distillation.teachers.sst2": listed}
+        | {"distillation.teachers.sst2": listed}
         | {"distillation.teachers.squad_v2": [str(span_run.directory)]},
         "distill": sentiment
         | taught
