@@ -18,22 +18,20 @@ def test_runs_of_a_folder_are_listed(road, pretrained):
     assert "pretrained" in road("runs", "list", pretrained.directory.parent).out
 
 
-def test_the_listed_figure_is_the_one_that_papers_report(road, tmp_path):
+def test_the_listed_figure_is_the_one_that_papers_report_also_of_an_evaluation(road, tmp_path):
     figures = {"time/total": 1.0, "eval/tags/entity_precision": 90.0, "eval/tags/entity_f1": 80.0}
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.json").write_text(json.dumps(figures))
     (tmp_path / "run" / "metrics.jsonl").write_text("")
-    (row,) = json.loads(road("runs", "list", tmp_path, "--json").out)
-    assert (row["metric"], row["value"]) == ("eval/tags/entity_f1", 80.0)
-
-
-def test_an_evaluation_is_listed(road, tmp_path):
-    (tmp_path / "evaluate" / "m-1").mkdir(parents=True)
-    (tmp_path / "evaluate" / "m-1" / "config.resolved.yaml").write_text("tune_threshold_on: null")
-    (tmp_path / "evaluate" / "m-1" / "metrics.json").write_text('{"eval/sst2/accuracy": 80.0}')
-    (row,) = json.loads(road("runs", "list", tmp_path, "--json").out)
-    assert (row["name"], row["verb"], row["state"]) == ("evaluate/m-1", "evaluate", "finished")
-    assert row["value"] == 80.0
+    evaluation = tmp_path / "evaluate" / "m-1"
+    evaluation.mkdir(parents=True)
+    (evaluation / "config.resolved.yaml").write_text("tune_threshold_on: null")
+    (evaluation / "metrics.json").write_text('{"eval/sst2/accuracy": 70.0}')
+    listed = json.loads(road("runs", "list", tmp_path, "--json").out)
+    rows = {row["name"]: (row["verb"], row["state"], row["value"]) for row in listed}
+    assert rows["evaluate/m-1"] == ("evaluate", "finished", 70.0)
+    assert ("eval/tags/entity_f1", 80.0) in [(row["metric"], row["value"]) for row in listed]
+    assert len(listed) == 2
 
 
 def test_one_run_is_shown(road, pretrained):

@@ -253,13 +253,10 @@ def test_a_secret_does_not_become_a_line_that_everybody_reads(jobs, tmp_path, wo
     assert jobs._client.jobs == []
 
 
-def test_a_job_waits_for_machines_as_long_as_the_profile_says():
+def test_a_job_waits_as_long_as_the_profile_says_and_has_no_secret(monkeypatch):
     assert "ROAD_SCALE_UP_SECONDS" not in runtime_environment(Profile(), "/x")["env_vars"]
     waiting = runtime_environment(Profile(scale_up_seconds=1200), "/x")["env_vars"]
     assert waiting["ROAD_SCALE_UP_SECONDS"] == "1200"
-
-
-def test_the_environment_holds_no_secret(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_canarycanarycanarycanary")
     plain = runtime_environment(Profile(), "/x")
     assert set(plain) == {"working_dir", "env_vars"}

@@ -44,13 +44,6 @@ def test_one_may_start_from_another_of_the_same_seed(tmp_path):
     assert all(item.init == str(tmp_path / "mnli" / f"seed-{item.seed}") for item in second)
 
 
-def test_a_start_from_one_that_starts_from_another_is_refused():
-    pool = {"rte": {"init": "mrpc"}, "mrpc": {"init": "cola"}, "cola": {}}
-    config = FinetuningsConfig(pool=pool)
-    with pytest.raises(ConfigError, match=r"pool.rte.init = mrpc"):
-        finetunings(config)
-
-
 def test_spread_by_hand():
     name = "eval/cola/matthews"
     figures = summarise_seeds([{name: v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)])
@@ -115,6 +108,10 @@ def test_data_sets_without_files_are_left_out(sentiment, caplog, tmp_path):
         (
             {"pool": {"sst2": {"data.evaluate_on": ["sst2", "mnli"]}}},
             r"data.evaluate_on: mnli is of task nli, sst2 of task sentiment",
+        ),
+        (
+            {"pool": {"rte": {"init": "mnli"}, "mnli": {"init": "sst2"}, "sst2": {}}},
+            "pool.rte.init = mnli",
         ),
         (
             {"pool": {"sst2": {}}, "num_seeds": 2, "training.evaluate_every_steps": 1}

@@ -51,11 +51,12 @@ def test_aws_says_when_within_its_two_minutes(service, seconds, least, most):
 @pytest.mark.parametrize(
     "cut", ['{"action": "termi', "{}", "[]", '{"time": 3}', '{"time": "soon"}']
 )
-def test_a_notice_that_cannot_be_read_is_asked_for_again(service, cut):
+def test_a_notice_that_cannot_be_read_is_asked_for_again_and_no_service_says_nothing(service, cut):
     answers, _, base = service
     answers["/latest/api/token"] = "secret"
     answers["/latest/meta-data/spot/instance-action"] = cut
     assert preemption.aws_deadline(base) is None
+    assert preemption.aws_deadline("http://127.0.0.1:9") is None
 
 
 def test_google_says_that(service):
@@ -65,10 +66,6 @@ def test_google_says_that(service):
     assert preemption.gcp_deadline(base) is None
     answers["/computeMetadata/v1/instance/preempted"] = "TRUE"
     assert preemption.gcp_deadline(base) == 30.0
-
-
-def test_a_service_that_is_not_there_says_nothing():
-    assert preemption.aws_deadline("http://127.0.0.1:9") is None
 
 
 def test_the_notice_is_passed_on_once_as_a_preemption():

@@ -91,7 +91,7 @@ def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path)
         )
 
 
-def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
+def test_an_unknown_objective_option_or_family_is_refused(attempt):
     attempt(objective__name="electre").refused(2, "did you mean 'electra'")
     attempt(objective__name="mlm", objective__options__candidates=5).refused(
         2, "'mlm' has no option candidates", "choose_fraction"
@@ -101,6 +101,7 @@ def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
     )
     for name, value, allowed in (("temperature", 0, "value > 0"), ("mask_fraction", 2, "<= 1")):
         attempt(**{f"objective__options__{name}": value}).refused(2, allowed)
+    attempt(encoder__family="init").refused(2, "family = init without init")
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():
@@ -113,12 +114,7 @@ def test_every_option_of_the_configuration_belongs_to_an_objective():
 @pytest.mark.parametrize(
     ("part", "bias", "chosen", "kept"),
     [
-        (
-            ".",
-            "discriminator_predictions.dense_prediction.bias",
-            {},
-            ["discriminator_predictions"],
-        ),
+        (".", "discriminator_predictions.dense_prediction.bias", {}, ["discriminator_predictions"]),
         (
             "generator",
             "generator_lm_head.bias",
@@ -222,8 +218,3 @@ def test_a_decoding_matrix_of_its_own_is_kept_and_exported(settings, tmp_path):
     loaded = AutoModelForMaskedLM.from_pretrained(run.hf_dir)
     ours, theirs = (part.get_output_embeddings().weight for part in (loaded, model))
     assert torch.allclose(ours, theirs, atol=1e-6)
-
-
-def test_without_init_there_is_no_family(settings, tmp_path):
-    with pytest.raises(rr.errors.ConfigError, match="family = init without init"):
-        rr.pretrain(overrides=settings, run_dir=tmp_path / "run")

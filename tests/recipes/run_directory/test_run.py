@@ -138,6 +138,8 @@ def test_changed_inputs_tells_a_missing_file_but_not_a_missing_folder(tmp_path):
     assert changed_inputs(tmp_path) == []
     record(tmp_path)  # what began with it still says so
     assert str(path) in (tmp_path / "inputs.json").read_text()
+    with pytest.raises(ResourceError, match=f"{path}: cannot be read: No such file"):
+        current_inputs(tmp_path / "another run", {"data": [path]})
 
 
 def test_model_files_are_those_that_decide(teachers, tmp_path):
@@ -145,8 +147,3 @@ def test_model_files_are_those_that_decide(teachers, tmp_path):
     assert {"config.json", "model.safetensors", "tokenizer.json", "road_ray.json"} <= names
     assert "README.md" not in names
     assert model_files("") == model_files("google/electra-small") == []
-
-
-def test_found_inputs_names_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(ResourceError, match=f"{tmp_path / 'gone'}: cannot be read: No such file"):
-        current_inputs(tmp_path, {"data": [tmp_path / "gone"]})

@@ -108,6 +108,8 @@ def test_a_sweep_knows_what_its_trials_start(file, teachers):
     drawn = [*actors, "space={data.max_length_tokens: {int: [32, 64]}}", "points=[]"]
     assert check_sources(load_sweep("temperature", drawn)) == (StageDemand(teachers=True),)
     assert check_sources(load_sweep(file)) == ()
+    parallel = load_sweep(file, ["verb=teachers", "overrides.max_concurrent=4"])
+    assert check_sources(parallel) == (StageDemand(workers=4, min_workers=1),)  # they may wait
 
 
 def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
@@ -127,11 +129,6 @@ def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
         StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
         StageDemand(teachers=True),
     )
-
-
-def test_runs_in_parallel_may_wait_for_room(file):
-    parallel = load_sweep(file, ["verb=teachers", "overrides.max_concurrent=4"])
-    assert check_sources(parallel) == (StageDemand(workers=4, min_workers=1),)
 
 
 def test_a_second_start_of_the_same_sweep_is_refused(file):

@@ -61,11 +61,8 @@ def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
 
 
-def test_the_configuration_names_every_rule_of_the_package():
+def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule_of_all_that_there_are():
     assert set(RULES) == {*weighting.RULES}
-
-
-def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule():
     assert used_weighting(WeightingConfig(), 1).rule == "mean"
     assert used_weighting(WeightingConfig(), 2).rule == "correctness"
     assert used_weighting(WeightingConfig(rule="correctness"), 1).rule == "correctness"

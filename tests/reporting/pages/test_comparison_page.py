@@ -230,28 +230,22 @@ def directory(table, tmp_path):
     return tmp_path
 
 
-def test_figures_stand_with_intervals_published_figures_and_sizes(directory):
-    _, figures, results = blocks(experiment_page(directory), "Results on sst2")
+def test_an_experiment_has_figures_tests_right_teachers_and_failed_runs(directory):
+    page = page_of([directory])
+    assert page.title == "low resource"
+    _, figures, results = blocks(page, "Results on sst2")
     rows = texts(results)
     assert rows[1] == [*("arm mean", "2", "72.00 ± 0.50", "71.00 to 73.00", "91.38", "500,000")]
     assert rows[2][:3] == ["arm teachers-sst2: single teachers", "2", "80.00 ± 0.50"]
     assert rows[3][:3] == ["arm the ensemble", "1", "82.50"]
     assert {len(row) for row in rows} == {len(results.names)}
     assert names(figures[0]) == ["arm none", "arm mean"]
-
-
-def test_a_difference_that_survives_the_correction_is_bold(directory):
-    (row,) = blocks(experiment_page(directory), "Tests")[0].cells
+    tests, figures = blocks(page, "Tests")
+    (row,) = tests.cells
     assert [cell.text for cell in row][1:] == [
         *("arm mean", "arm none", "+2.00", "+1.00 to +3.00", "0.0100", "0.0200", "+4.00", "2", "3")
     ]
-    assert (row[1].strong, row[3].strong) == (True, True)
-
-
-def test_right_teachers_and_failed_runs_are_told_and_differences_drawn(directory):
-    page = page_of([directory])
-    assert page.title == "low resource"
-    _, figures = blocks(page, "Tests")
+    assert (row[1].strong, row[3].strong) == (True, True)  # it survives the correction
     assert names(figures[0]) == ["arm mean against arm none"]
     (right,) = blocks(page, "Right teachers")
     assert texts(right)[0] == ["arm mean", "10.0", "20.0", "70.0"]
