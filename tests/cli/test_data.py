@@ -113,23 +113,16 @@ def test_a_corpus_of_a_yaml_file_is_shown(road, tmp_path):
     )
 
 
-@pytest.fixture
-def root(tmp_path):
+def test_answers_are_listed_verified_and_pruned_and_a_damaged_table_is_told(road, tmp_path):
     for number in range(2):
-        filled(tmp_path, number)
-    return tmp_path
-
-
-def test_answers_are_listed_verified_and_pruned(road, root):
+        filled(root := tmp_path / "store", number)
     (line,) = json.loads(road("data", "store", "ls", root, "--json").out)
     assert (line["rows"], line["tables"], line["task"]) == (2, 2, "nli")
     assert "2 tables, 0 damaged" in road("data", "store", "verify", root).out
     assert road("data", "store", "prune", root).code == 2  # nothing is named
     assert f"removed {line['name']}" in road("data", "store", "prune", root, line["name"]).out
     road("data", "store", "ls", root).refused(2, "no answers of teachers")
-
-
-def test_a_damaged_table_is_told_by_the_exit_code(road, root):
+    filled(root, 1)
     victim = next(root.glob("*/table-*/values.npy"))
     victim.write_bytes(b"")
     assert "damaged" in road("data", "store", "ls", root).out

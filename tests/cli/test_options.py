@@ -22,7 +22,7 @@ def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
         assert is_override(word)
 
 
-def test_the_help_of_serve_names_every_setting(road):
+def test_help_names_every_setting_of_serve_and_says_how_comparisons_are_named(road):
     from road_ray.distributed.serving.config import ServingConfig
 
     words = (
@@ -30,9 +30,6 @@ def test_the_help_of_serve_names_every_setting(road):
     )
     left = {*ServingConfig.model_fields} - {word.strip("_") for word in words}
     assert left - {"model"} == set()
-
-
-def test_the_help_of_reproduce_says_how_comparisons_are_named(road):
     assert "lists the names" in " ".join(road("reproduce", "--help").out.split())
 
 

@@ -38,12 +38,9 @@ def test_a_plan_has_ranges_epochs_and_phases():
     assert values["phase 2"] == "900 steps of 256 rows of 128 tokens, 0.500 s each"
 
 
-def test_a_duration_has_the_unit_that_suits_it():
+def test_a_duration_has_the_unit_that_suits_it_also_that_of_a_comparison():
     told = [duration(seconds / 3600) for seconds in (1.23, 90, 5400)]
     assert told == ["1.2 s", "1.5 min", "1.50 h"]
-
-
-def test_a_short_comparison_has_seconds_where_hours_are_none():
     row = {"arm": "no KD", "seed": 1, "steps": 6, "tokens": 900, "seconds": 4, "finished": False}
     estimate = {"rows": [row], "runs": 1, "core_hours": 0.00111, "hours": 0.00111}
     text = format_comparison(estimate | {"max_concurrent": 2})

@@ -50,12 +50,8 @@ def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path):
     assert HiddenStatesTeacher(directory)(batch).attentions is None
 
 
-def test_copies_of_a_student_share_it(tmp_path):
+def test_copies_of_a_student_share_it_and_choices_are_rows_of_their_own(tmp_path):
     shared = HiddenStatesTeacher(make_teacher(tmp_path))
     assert copy.deepcopy({"teacher": shared})["teacher"] is shared
-
-
-def test_choices_are_rows_of_their_own(tmp_path):
-    ids = torch.randint(5, 24, (2, 3, 7))
-    shown = HiddenStatesTeacher(make_teacher(tmp_path))({"input_ids": ids})
+    shown = shared({"input_ids": torch.randint(5, 24, (2, 3, 7))})
     assert shown.hidden_states[1].shape == (6, 7, 32)

@@ -105,11 +105,14 @@ def test_logits_are_never_broadcast(shape, regression):
         total(torch.randn(4, 3), torch.randn(shape), regression=regression)
 
 
-def test_regression_is_the_squared_gap():
+def test_regression_is_the_squared_gap_and_its_average():
     student, soft = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.5]])
     assert_close(total(student, soft, regression=True), torch.tensor(4.25))
     keep = torch.tensor([False, True])
     assert_close(total(student, soft, keep, regression=True), torch.tensor(0.25))
+    student, teachers = torch.tensor([[1.0]]), torch.tensor([[[2.0]], [[4.0]]])
+    loss = average(student, teachers, torch.tensor([[1.5], [0.5]]), regression=True)
+    assert loss.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)
 
 
 def test_the_average_loss_is_the_weighted_mean_of_the_teachers_losses():
@@ -132,12 +135,6 @@ def test_the_average_loss_pulls_where_the_mean_probability_does(temperature):
     soft = mean_probabilities(teachers, torch.zeros(4).long(), temperature=temperature)
     (other,) = torch.autograd.grad(total(student, soft, temperature=temperature), student)
     assert_close(gradient, other)
-
-
-def test_the_average_of_squared_errors():
-    student, teachers = torch.tensor([[1.0]]), torch.tensor([[[2.0]], [[4.0]]])
-    loss = average(student, teachers, torch.tensor([[1.5], [0.5]]), regression=True)
-    assert loss.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)
 
 
 @pytest.mark.parametrize(

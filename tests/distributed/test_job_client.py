@@ -347,13 +347,10 @@ def test_models_that_stay_here_are_refused(repository, tmp_path):
     pack_working_dir(repository, tmp_path / "t", words=here)
 
 
-@pytest.mark.parametrize("name", ["aws", "clusters/aws.yaml", "aws.yaml", "aws.profile.yaml"])
-def test_a_shipped_cluster_has_several_names(name, tmp_path, monkeypatch):
+def test_all_shipped_profiles_load_by_several_names_and_an_address_is_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert load_profile(name).workers == 4
-
-
-def test_all_shipped_profiles_load_and_an_address_is_one():
+    for name in ("aws", "clusters/aws.yaml", "aws.yaml", "aws.profile.yaml"):
+        assert load_profile(name).workers == 4
     assert load_profile("http://h:8265").address == "http://h:8265"
     assert {"local", "aws", "gcp", "kuberay/raycluster"} <= set(shipped_clusters())
     for name in shipped_clusters():

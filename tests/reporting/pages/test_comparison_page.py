@@ -71,7 +71,7 @@ def test_runs_that_differ_in_their_seed_are_one_group_named_without_it(run, path
     assert [(group.name, len(group.runs)) for group in groups] == [(name, 2) for name in names]
 
 
-def test_groups_stand_with_deviation_and_interval_and_papers_below(runs):
+def test_groups_stand_with_interval_papers_settings_and_paired_test(runs):
     page = compare_page(runs, "folder")
     _, _, table, papers = blocks(page, "Results on squad_v2")
     assert texts(table) == [  # t of 95% and two degrees of freedom: 4.303
@@ -79,11 +79,12 @@ def test_groups_stand_with_deviation_and_interval_and_papers_below(runs):
         ["kd", "3", "64.00 ± 0.90", "61.76 to 66.24"],
     ]
     assert papers.startswith("Published F1: 91.5 Weighted KD, W = 0.75 · ")
-    assert "temperature" in render(page)
-
-
-def test_the_paired_test_is_over_shared_seeds(runs):
-    tests, figures = blocks(compare_page(runs, "folder"), "Tests")
+    (differences,) = blocks(page, "Differences")  # in the settings, without those that agree
+    assert differences.names == ["", "none", "kd"]
+    assert [row[0] for row in differences.rows] == [
+        *("distillation.temperature", "distillation.host", "distillation.lookahead")
+    ]
+    tests, figures = blocks(page, "Tests")  # over shared seeds
     (row,) = texts(tests)
     # t = 2 / (0.1 / sqrt 3) = 34.6 with two degrees of freedom: p = 0.0008
     assert row[:7] == [
@@ -166,16 +167,6 @@ def test_the_students_without_teachers_are_the_baseline(run):
     ]
     tests, _ = blocks(compare_page(runs, "f"), "Tests")
     assert texts(tests)[0][1:3] == ["student-mean", "student-none"]
-
-
-def test_a_setting_in_which_all_agree_is_not_told(runs):
-    (differences,) = blocks(compare_page(runs, "f"), "Differences")
-    assert differences.names == ["", "none", "kd"]
-    assert [row[0] for row in differences.rows] == [
-        "distillation.temperature",
-        "distillation.host",
-        "distillation.lookahead",
-    ]
 
 
 @pytest.mark.parametrize(("count", "note"), [(8, ""), (9, "The first 8 of 9 groups.")])
