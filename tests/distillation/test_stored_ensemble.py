@@ -375,7 +375,7 @@ def test_padding_side_width_and_kind_of_integer_do_not_matter():
     assert (keys_of_tokens(small) == right).all()
 
 
-def test_another_token_segment_or_length_is_another_row():
+def test_another_token_segment_length_or_order_of_choices_is_another_row():
     first = inputs([5, 6, 7, 8])
     segments = torch.tensor([[0, 0, 1, 1, 0, 0, 0, 0]])
     given = [
@@ -386,9 +386,6 @@ def test_another_token_segment_or_length_is_another_row():
         inputs([5, 6, 7, 8, 0]),  # a real token that has the padding's id
     ]
     assert len({keys_of_tokens(rows).tobytes() for rows in given}) == 5
-
-
-def test_a_row_of_choices_has_one_key():
     ids = torch.arange(24).reshape(2, 3, 4)
     keys, moved = (keys_of_tokens({"input_ids": x}) for x in (ids, ids[:, [1, 0, 2]]))
     assert keys.shape == (2, 2)

@@ -130,23 +130,15 @@ def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path):
     assert "other" not in entry
 
 
-def test_a_teacher_stays_itself_when_it_moves_or_is_judged_again(tmp_path):
-    before = make_teacher(tmp_path / "a")
-    after = make_teacher(tmp_path / "b")
+def test_a_teacher_moves_and_is_judged_as_itself_and_labels_or_shape_make_another(tmp_path):
+    first, after, shaped = (make_teacher(tmp_path / name) for name in "abc")
+    renamed = make_teacher(tmp_path / "d", labels=("entailment", "neutral", "contradiction"))
     (after / "road_ray.json").write_text('{"metrics": {"x": 1}}')
     edit(after / "config.json", transformers_version="9")
-    first, two = (teacher_entry(place, NLI) for place in (before, after))
-    assert first != two
-    assert decisive_entries(first) == decisive_entries(two)
-
-
-def test_other_label_names_or_another_shape_make_another_teacher(tmp_path):
-    first = make_teacher(tmp_path / "a")
-    renamed = make_teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
-    shaped = make_teacher(tmp_path / "c")
     edit(shaped / "config.json", num_attention_heads=4)
-    who = [decisive_entries(teacher_entry(place, NLI)) for place in (first, renamed, shaped)]
-    hashes = {entry["weights_sha256"] for entry in who}
-    assert len(hashes) == 1
-    assert who[0] != who[1]
-    assert who[0] != who[2]
+    entries = [teacher_entry(place, NLI) for place in (first, after, renamed, shaped)]
+    who = [decisive_entries(entry) for entry in entries]
+    assert entries[0] != entries[1]
+    assert who[0] == who[1]
+    assert who[2] != who[0] != who[3]
+    assert len({entry["weights_sha256"] for entry in who}) == 1

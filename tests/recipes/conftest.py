@@ -18,3 +18,14 @@ def loaded(monkeypatch):
 
     monkeypatch.setattr(module.LocalEnsemble, "__init__", counted)
     return counts
+
+
+@pytest.fixture
+def attempt(road, flags, pretraining, tmp_path):
+    """``attempt(name, data__key=value)``: ``road pretrain`` in a directory of that name."""
+
+    def run(name: str = "run", **changed: object):
+        settings = {key.replace("__", "."): value for key, value in changed.items()}
+        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | settings))
+
+    return run

@@ -28,15 +28,6 @@ from tests.published import FAMILIES, publish
 MORE = {"teams": {"generator.scale": 1.0, "objective.options.shared_layers": 1}}
 
 
-@pytest.fixture
-def attempt(road, flags, pretraining, tmp_path):
-    def run(name: str = "run", **changed: object):
-        settings = {key.replace("__", "."): value for key, value in changed.items()}
-        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | settings))
-
-    return run
-
-
 @pytest.mark.parametrize("name", sorted({*OBJECTIVES} - {"electra"}))
 def test_objectives_beside_electra_train(attempt, tmp_path, name):
     attempt(objective__name=name, training__steps=1, **MORE.get(name, {})).good()

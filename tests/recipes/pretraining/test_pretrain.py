@@ -19,17 +19,6 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import weights
 
 
-@pytest.fixture
-def attempt(road, flags, pretraining, tmp_path):
-    def run(*arguments: object, **changed: object):
-        settings = {key.replace("__", "."): value for key, value in changed.items()}
-        overrides = pretraining | {"data.shards": tmp_path / "shards"} | settings
-        overrides = {"run_dir": tmp_path / "run"} | overrides
-        return road("pretrain", *flags(overrides), *arguments)
-
-    return run
-
-
 def test_the_figures_are_those_of_the_last_row(pretrained):
     rows = read_rows(pretrained.directory / "metrics.jsonl")
     assert [row["step"] for row in rows] == [2, 4, 6]
@@ -59,8 +48,8 @@ def test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint(
 def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_path):
     for number, text in enumerate(("some words here\n", "here some words\n")):
         (tmp_path / "a.txt").write_text(text)
-        settings = {"data__corpus": tmp_path / "a.txt", "training__steps": 1}
-        assert attempt(run_dir=tmp_path / str(number), **settings).code == 0
+        settings = {"data__corpus": tmp_path / "a.txt", "data__shards": tmp_path / "shards"}
+        assert attempt(str(number), **settings, training__steps=1).code == 0
     assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2
 
 

@@ -182,7 +182,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
     assert prose.startswith("a: no plots")
 
 
-def test_each_label_has_precision_recall_and_f1_beside_the_majority_baseline():
+def test_labels_have_precision_recall_and_f1_and_one_that_is_always_predicted_is_told():
     table = label_table("sst2", ["negative", "positive"], [[4, 1], [2, 3]])
     assert [[cell.text for cell in row] for row in table.cells] == [
         ["negative", "5", "6", "66.67", "80.00", "72.73", "4", "1"],  # 4/6, 4/5, 8/11
@@ -190,9 +190,6 @@ def test_each_label_has_precision_recall_and_f1_beside_the_majority_baseline():
     ]
     assert table.names[-2:] == ["as negative", "as positive"]
     assert table.note == "Accuracy 70.00; always negative: 50.00."
-
-
-def test_a_model_that_predicts_one_label_is_said_to():
     table = label_table("cola", ["bad", "good"], [[0, 1], [0, 29]])
     assert table.rows[0][3] is None  # precision of a label that is never predicted
     assert table.note == (
