@@ -41,10 +41,13 @@ def test_every_objective_has_metrics_for_a_sweep(objective):
     assert len(final_metrics(config)) >= 2
 
 
-def test_during_a_run_only_what_is_evaluated():
+def test_during_a_run_only_what_is_evaluated_and_at_its_end_the_metrics_of_each_kind():
     assert periodic_metrics(FinetuneConfig()) == []
     multitask = preset_config("road_base")
     assert "eval/mnli/accuracy" in final_metrics(multitask)
+    files = {"train": "t.csv", "text": ["a"], "kind": "regress"}
+    config = load(FinetuneConfig, base={"data": {"dataset": "mine", "sets": {"mine": files}}})
+    assert final_metrics(config) == ["eval/mine/pearson", "eval/mine/spearman"]
 
 
 LATE = "eval/advglue_sst2/accuracy"  # evaluated at the end only
@@ -68,12 +71,6 @@ def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, messa
     config = override(configure(verb), {"training.evaluate_every_steps": 5} | stopping | keys)
     with pytest.raises(ConfigError, match=message) if message else nullcontext():
         check_stopping_metric(config)
-
-
-def test_a_set_of_ones_own_has_the_metrics_of_its_kind():
-    files = {"train": "t.csv", "text": ["a"], "kind": "regress"}
-    config = load(FinetuneConfig, base={"data": {"dataset": "mine", "sets": {"mine": files}}})
-    assert final_metrics(config) == ["eval/mine/pearson", "eval/mine/spearman"]
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,10 @@ def test_an_experiment_has_figures_tests_right_teachers_and_failed_runs(director
     assert texts(right)[0] == ["arm mean", "10.0", "20.0", "70.0"]
     (failed,) = blocks(page, "Failed runs")
     assert failed == ["mean, seed 2: out of memory"]
+    text = comparison_text(read_table(directory))  # in the terminal
+    assert re.search("arm mean +2 +72.00 ± 0.50 +71.00 to 73.00", text)
+    for told in ("arm the ensemble", "+1.00 to +3.00", "failed: mean, seed 2"):
+        assert told in text
 
 
 @pytest.mark.parametrize("text", ["{", '{"comparison": "x"}', '{"arms": 3}', "[]"])
@@ -249,14 +253,6 @@ def test_a_damaged_table_is_named(directory, text):
     (directory / "table.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"table\.json"):
         experiment_page(directory)
-
-
-def test_the_terminal_has_both_tables(directory):
-    text = comparison_text(read_table(directory))
-    assert re.search("arm mean +2 +72.00 ± 0.50 +71.00 to 73.00", text)
-    assert "arm the ensemble" in text
-    assert "+1.00 to +3.00" in text
-    assert "failed: mean, seed 2" in text
 
 
 def test_every_published_metric_is_one_of_a_kind_and_a_percentage_and_the_highest_stands_first():
