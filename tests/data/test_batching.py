@@ -166,7 +166,9 @@ def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
     assert "noise" not in stream(noise=False)[0]
 
 
-def test_no_rows_and_too_few_for_the_workers_are_refused():
+def test_no_rows_too_few_for_the_workers_and_a_budget_below_the_longest_are_refused():
+    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 30"):
+        stream(most_tokens=24)
     with pytest.raises(DataError, match="d: 0 usable rows"):
         stream(features(0))
     with pytest.raises(ConfigError, match=r"(?s)smallest batch of d \(37 rows\) has 7.* 8 workers"):
@@ -204,11 +206,6 @@ def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, mo
     assert len(sizes) == 1
     # Five of 2 tokens and one of 3: the last batch is given some, or one worker of two had no row.
     assert token_budget_cuts(np.array([1, 1, 2, 2, 2, 3]), 10, 99) == [4]
-
-
-def test_a_budget_below_the_longest_row_is_refused():
-    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 30"):
-        stream(most_tokens=24)
 
 
 @pytest.mark.parametrize("most_tokens", [None, 128])
