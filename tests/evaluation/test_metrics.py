@@ -12,10 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import (
-    f1_score,
-    precision_recall_curve,
-)
+from sklearn.metrics import f1_score, precision_recall_curve
 
 from road_ray.data.catalog import dataset
 from road_ray.data.examples import Answer, Features, SpanExample, TagExample

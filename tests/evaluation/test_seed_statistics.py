@@ -50,13 +50,10 @@ def test_compare_pairs_by_seed():
     assert (result.pairs, result.needed_pairs) == (3, 4)
 
 
-def test_equal_differences_have_no_effect_size():
+def test_differences_equal_up_to_rounding_have_no_p_value_and_no_effect_size():
     result = compare([2.0, 3.0], [1.0, 2.0])
     assert (result.effect_size, result.needed_pairs) == (None, None)
     assert (result.low, result.high) == (1.0, 1.0)
-
-
-def test_differences_equal_up_to_rounding_have_no_p_value():
     left, right = [100 * 241 / 300, 100 * 242 / 300], [100 * 240 / 300, 100 * 241 / 300]
     assert left[0] - right[0] != left[1] - right[1]  # one row of 300 each, an ulp apart
     result = compare(left, right)

@@ -67,9 +67,6 @@ def test_every_candidate_is_chosen_equally_often():
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
-MASK = 4
-
-
 def test_85_of_100_chosen_positions_are_masked_and_15_stay():
     torch.manual_seed(0)
     tokens = torch.randint(5, 90, (200, 500))
