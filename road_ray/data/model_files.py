@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from road_ray.errors import CheckpointError, shorten
 from road_ray.system.files import read_json, sha256_of
@@ -20,8 +20,11 @@ from road_ray.system.files import read_json, sha256_of
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+    from road_ray.data.task_and_dataset import Task
+
 
 MODEL_RECORD = "road_ray.json"
+_REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
 _EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: not recorded
 _RECORDED = (".json", ".safetensors", ".txt", ".model", ".onnx", ".onnx.data")
 _TEXTS = ("*.json", "*.txt", "*.model")
@@ -57,6 +60,43 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
             f"  allowed: a directory with {wanted}, a run directory, or "
             f"ORGANISATION/NAME of the hub\n  fix: check the path{remedy}"
         ) from error
+
+
+def trained_head(directory: Path, task: str) -> Path | None:
+    """Return the directory of a model's head for ``task``, or None if it was not trained on it."""
+    if (directory / "heads" / task / "config.json").is_file():
+        return directory / "heads" / task
+    return directory if model_record(directory).get("task") == task else None
+
+
+def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
+    """Return the directory of a model's head for ``task``, or for ``dataset``, which a mixture with
+    ``mixing.heads=dataset`` has, that which learnt the data set first; None if there is neither.
+    """
+    names = (task.name, dataset, dataset.removeprefix("my_"))  # the last of a file, my_NAME
+    found = [*filter(None, (trained_head(directory, name) for name in names))]
+    learnt = [head for head in found if dataset in model_record(head).get("head_datasets", ())]
+    return next(iter(learnt + found), None)
+
+
+def head_or_only(directory: Path, task: Task, dataset: str) -> Path:
+    """Return the head of ``head_for``, or the only one of a model. Raises ``CheckpointError`` for a
+    mixture without one, whose first head may be of another task with equal labels.
+    """
+    head = head_for(directory, task, dataset)
+    heads = sorted(path.name for path in directory.glob("heads/*"))
+    if head is None and heads and len(model_record(directory).get("datasets", ())) > 1:
+        raise CheckpointError(
+            f"{directory}: a mixture without a head for {dataset}, of task {task.name}\n"
+            f"  fix: name one of its heads: {directory / 'heads'}/ {', '.join(heads)}"
+        )
+    return head or directory
+
+
+def model_record(directory: Path) -> dict[str, Any]:
+    """Return the record of a model; models of other programs have an empty one."""
+    path = directory / MODEL_RECORD
+    return read_json(path, fix=_REMEDY) if path.is_file() else {}
 
 
 def model_hashes(directory: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from road_ray.data import catalog
-from road_ray.data.model_files import locate_model
+from road_ray.data.model_files import head_or_only, locate_model
 from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation import ensemble as protocol
 from road_ray.distillation import weighting as rules
@@ -85,11 +85,14 @@ class Ensemble(protocol.Ensemble):
             task = task_of(directories[0])
         self.task = task if isinstance(task, Task) else catalog.task(task)
         self.is_number = isinstance(self.task.kind, Regress)
-        places = [locate_model(directory) for directory in directories]
+        dataset = task if isinstance(task, str) else self.task.name
+        places = [head_or_only(locate_model(name), self.task, dataset) for name in directories]
+        heads = [place if place.parent.name == "heads" else None for place in places]
+        directories = [head or name for head, name in zip(heads, directories, strict=True)]
         for place in places:
             check_teacher(place, self.task, student_tokenizer, label_map)
         if student_tokenizer is None:  # all get the same ids
-            check_equal_tokenizers(directories)
+            check_equal_tokenizers(places)
         student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
         self._teacher = TeacherOptions(
             student=student, label_map=label_map, precision=precision, compiled=compiled

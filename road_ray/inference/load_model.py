@@ -13,7 +13,7 @@ from torch import Tensor
 from road_ray.data import catalog
 from road_ray.data.batching import Batch
 from road_ray.data.encode_examples import row_limit
-from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config, stored_head
+from road_ray.data.model_files import locate_model, model_record, read_config, stored_head
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,
     Choose,
@@ -36,7 +36,6 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
 from road_ray.models.precision import autocast_dtype, default_device
-from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
@@ -171,8 +170,7 @@ def _head(model: str, head: str | None) -> tuple[Path, dict[str, Any], Task]:
     in a multi-task model, else that of the record, else that of the model.
     """
     place = head_directory(locate_model(model_directory(model, "model")), head)
-    path = place / MODEL_RECORD
-    record = read_json(path) if path.is_file() else {}
+    record = model_record(place)
     name = record.get("task") or Path(model).expanduser().resolve().name
     if place.parent.name == "heads":
         name = place.name

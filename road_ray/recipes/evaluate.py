@@ -21,7 +21,15 @@ from torch import Tensor
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
-from road_ray.data.model_files import MODEL_RECORD, check_hashes, locate_model
+from road_ray.data.model_files import (
+    MODEL_RECORD,
+    check_hashes,
+    head_for,
+    head_or_only,
+    locate_model,
+    model_record,
+    trained_head,
+)
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
@@ -46,14 +54,7 @@ from road_ray.models.load_weights import LabelMap, check_finite
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import CombineConfig, EvaluateConfig
 from road_ray.recipes.preflight_checks import fit_positions, require_init, require_splits
-from road_ray.recipes.run_directory.model_record import (
-    head_for,
-    head_or_only,
-    model_record,
-    trained_head,
-    with_trained_data,
-    write_model_record,
-)
+from road_ray.recipes.run_directory.model_record import with_trained_data, write_model_record
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.system.files import read_json, staged_directory, write_json_atomic
@@ -136,7 +137,7 @@ def _model_metrics(
         task, record = tasks[name], model_record(heads[name])
         model = load_trained(str(heads[name]), task, config.label_map)
         for further in tasks_of(name, config.data)[1:]:  # such as those of QuAC
-            if (found := trained_head(directory, further)) and further.name not in model.tasks:
+            if (found := trained_head(directory, further.name)) and further.name not in model.tasks:
                 trained = load_trained(str(found), further)
                 model.heads[further.name] = trained.heads[further.name]
                 model.tasks[further.name] = further

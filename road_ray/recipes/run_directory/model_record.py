@@ -4,7 +4,6 @@ later command asks for them, and a card for people.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,60 +12,21 @@ from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
-from road_ray.data.model_files import MODEL_RECORD, model_hashes
+from road_ray.data.model_files import MODEL_RECORD, model_hashes, model_record
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
-from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag
+from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.model_card import write_card
-from road_ray.system.files import check_input, read_json, write_json_atomic
-
-_REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
+from road_ray.system.files import check_input, write_json_atomic
 
 
 def write_model_record(directory: Path, **fields: object) -> None:
     """Write record and card of the model in ``directory``, after its other files."""
     write_json_atomic(directory / MODEL_RECORD, fields | {"files": model_hashes(directory)})
     write_card(directory, fields)
-
-
-def trained_head(directory: Path, task: Task) -> Path | None:
-    """Return the directory of a model's head for ``task``, or None if it was not trained on it."""
-    if (directory / "heads" / task.name / "config.json").is_file():
-        return directory / "heads" / task.name
-    return directory if model_record(directory).get("task") == task.name else None
-
-
-def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
-    """Return the directory of a model's head for ``task``, or for ``dataset``, which a mixture with
-    ``mixing.heads=dataset`` has, that which learnt the data set first; None if there is neither.
-    """
-    names = (task.name, dataset, dataset.removeprefix("my_"))  # the last of a file, my_NAME
-    found = [*filter(None, (trained_head(directory, replace(task, name=name)) for name in names))]
-    learnt = [head for head in found if dataset in model_record(head).get("head_datasets", ())]
-    return next(iter(learnt + found), None)
-
-
-def head_or_only(directory: Path, task: Task, dataset: str) -> Path:
-    """Return the head of ``head_for``, or the only one of a model. Raises ``CheckpointError`` for a
-    mixture without one, whose first head may be of another task with equal labels.
-    """
-    head = head_for(directory, task, dataset)
-    heads = sorted(path.name for path in directory.glob("heads/*"))
-    if head is None and heads and len(model_record(directory).get("datasets", ())) > 1:
-        raise CheckpointError(
-            f"{directory}: a mixture without a head for {dataset}, of task {task.name}\n"
-            f"  fix: name one of its heads: {directory / 'heads'}/ {', '.join(heads)}"
-        )
-    return head or directory
-
-
-def model_record(directory: Path) -> dict[str, Any]:
-    """Return the record of a model; models of other programs have an empty one."""
-    path = directory / MODEL_RECORD
-    return read_json(path, fix=_REMEDY) if path.is_file() else {}
 
 
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}

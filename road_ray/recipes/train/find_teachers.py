@@ -10,7 +10,7 @@ import numpy as np
 
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.load_split import Split, find_dataset, row_features
-from road_ray.data.model_files import check_hashes, locate_model, read_config
+from road_ray.data.model_files import check_hashes, head_or_only, locate_model, read_config
 from road_ray.data.task_and_dataset import Span, Task
 from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
@@ -23,7 +23,6 @@ from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
 from road_ray.models.architectures import longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
-from road_ray.recipes.run_directory.model_record import head_or_only
 from road_ray.recipes.train.answer_files import FILE_SHA256, file_entry
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.prepare import student_tokenizer

@@ -17,7 +17,7 @@ from road_ray.data.batching import BatchStream
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.examples import UNKNOWN
 from road_ray.data.load_split import Split, training_tokenizer
-from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.model_files import head_for, locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
@@ -35,7 +35,6 @@ from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.supervised import Distilled, Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.run_directory.model_record import head_for
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TrainConfig
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.teachers import Teachers

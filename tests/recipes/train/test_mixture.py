@@ -12,9 +12,9 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
+from road_ray.data.model_files import head_for
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.recipes.run_directory.model_record import head_for
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.mixture import Mixture
@@ -114,6 +114,8 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     taught |= {"distillation.teachers": [str(run.directory)]}
     (found,) = find_teachers(configure("distill", overrides=taught)).values()
     assert found.directories == [str(run.hf_dir / "heads" / "rte")]
+    with rr.Ensemble([run.directory], task="rte", host="process") as ensemble:
+        assert ensemble.inner.teachers[0].directory == run.hf_dir / "heads" / "rte"
 
 
 def test_a_threshold_is_used_on_a_set_that_is_named_before_its_own(mix, tmp_path):
