@@ -297,12 +297,10 @@ def _unflattened(keys: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any,
     changes = {FLAT_NAMES.get(name, name): value for name, value in keys.items()}
     teachers: Any = keys.get("teachers")
     if (host := getattr(teachers, "host", None)) is not None:  # the public Ensemble
+        changes = {f"distillation.{name}": x for name, x in teachers.settings.items()} | changes
         if host == "actors" and teachers.store is None:
             del changes["distillation.teachers"]
             return changes, (teachers.inner,)
-        changes["distillation.host"] = host
-        if teachers.store is not None:
-            changes["distillation.store"] = str(teachers.store)
         teachers = teachers.directories
     if teachers is not None:
         names = [teachers] if isinstance(teachers, str | Path) else teachers

@@ -94,12 +94,14 @@ class Ensemble(protocol.Ensemble):
         if student_tokenizer is None:  # all get the same ids
             check_equal_tokenizers(places)
         student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
-        self._teacher = TeacherOptions(
-            student=student, label_map=label_map, precision=precision, compiled=compiled
-        )
+        shared: dict[str, Any] = {"label_map": label_map, "precision": precision}
+        self._teacher = TeacherOptions(student=student, compiled=compiled, **shared)
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
         self._options = options
+        # Keys of `distillation` of a run that these teachers teach, where they are no defaults.
+        keys = shared | {"host": host, "store": store and str(store), "torch_compile": compiled}
+        self.settings = {name: x for name, x in keys.items() if x not in (None, False, "auto")}
         if store is None:
             self.inner = self._start(directories)
         else:

@@ -50,30 +50,27 @@ def test_every_way_to_teach_is_another_student(students):
 
 def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_path):
     whole = students("whole")
-    place = tmp_path / "copies"
-    for number in range(3):
-        shutil.copytree(teachers.directory / f"teacher-{number}" / "hf", place / str(number))
-    names = [place / str(number) for number in range(3)]
+    models = [teachers.directory / f"teacher-{number}" / "hf" for number in range(3)]
+    names = [shutil.copytree(path, tmp_path / str(n)) for n, path in enumerate(models)]
     run = students("copies", teachers=names)
     assert weights(run) == weights(whole)
     (run.directory / "metrics.json").unlink()
-    shutil.copy(place / "0" / "model.safetensors", place / "1" / "model.safetensors")
+    shutil.copy(names[0] / "model.safetensors", names[1] / "model.safetensors")
     with pytest.raises(rr.errors.CheckpointError, match="was trained with other inputs"):
         students("copies", teachers=names)
 
 
-def test_states_of_a_teacher_with_another_tokenizer_are_refused(students, teachers, tmp_path):
+def test_states_of_a_teacher_with_another_tokenizer_are_refused(student, teachers, tmp_path):
     first = teachers.directory / "teacher-0"
     other = shutil.copytree(first / "hf", tmp_path / "other")
     train_wordpiece(["other words altogether"], vocab_size=60).save_pretrained(other)
     (other / "road_ray.json").unlink()  # it knows the tokenizer that was there
-    states = {"distillation.matching.hidden_weight": 1}
     with pytest.raises(CheckpointError, match="its states are of other tokens"):
-        students("refused", teachers=[other, first, first], **states)
+        student("refused", other, first, first, **{"distillation.matching.hidden_weight": 1})
 
 
 def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
-    student, teachers, tmp_path
+    student, students, teachers, tmp_path
 ):
     """The weights are those of teachers whose labels have the task's names."""
     plain = teachers.directory / "teacher-0" / "hf"
@@ -85,6 +82,11 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
     key, mapped = "distillation.label_map", {"LABEL_0": "negative", "LABEL_1": "positive"}
     first = weights(student("mapped", other, **{key: mapped}))
     assert first == weights(student("plain", plain))
+    half = {"label_map": mapped, "precision": "bf16"}  # an ensemble teaches with its own
+    with rr.Ensemble([other], task="sst2", host="process", **half) as ensemble:
+        taught = weights(students("taught", teachers=ensemble))
+    named = {f"distillation.{name}": value for name, value in half.items()}
+    assert taught == weights(students("named", teachers=[other], **named))
     swapped = {"LABEL_0": "positive", "LABEL_1": "negative"}
     assert weights(student("swapped", other, **{key: swapped})) != first
 
