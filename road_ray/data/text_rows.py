@@ -84,16 +84,19 @@ def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:
 def tokenized(
     tokenizer: PreTrainedTokenizerFast, *columns: Any, **options: object
 ) -> BatchEncoding:
-    """Return ``tokenizer(*columns, **options)``; the tokenizer then forgets the truncation, which
-    would be saved with it.
+    """Return ``tokenizer(*columns, **options)``, windows from the first token on; the tokenizer then
+    forgets the truncation, which would be saved with it.
     """
     call: Any = tokenizer
+    side = call.truncation_side
+    call.truncation_side = "right" if options.get("return_overflowing_tokens") else side
     try:
         encoded: BatchEncoding = call(
             *columns, return_attention_mask=False, padding=False, verbose=False, **options
         )
         return encoded
     finally:
+        call.truncation_side = side
         tokenizer.backend_tokenizer.no_truncation()
 
 

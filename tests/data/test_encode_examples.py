@@ -143,7 +143,9 @@ def test_the_first_sub_token_has_the_tag_of_its_word(letters):
     assert rows.example.tolist() == [0, 1]
 
 
-def test_long_sentences_go_on_in_further_rows_and_no_word_is_lost(letters):
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_long_sentences_go_on_in_further_rows_and_no_word_is_lost(letters, side, monkeypatch):
+    monkeypatch.setattr(letters, "truncation_side", side)
     rows = tagged([sentence("a ab abc b c"), sentence("c")], letters, limit=5)
     texts = [" ".join(letters.convert_ids_to_tokens(rows.row(r).tolist())) for r in range(4)]
     assert texts == [

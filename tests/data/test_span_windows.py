@@ -116,7 +116,9 @@ def bert_windows(tokens, room, stride):
     return spans, [[best(p) == i for p in range(s, s + n)] for i, (s, n) in enumerate(spans)]
 
 
-def test_windows_and_max_context_are_those_of_bert(letters):
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_windows_and_max_context_are_those_of_bert(letters, side, monkeypatch):
+    monkeypatch.setattr(letters, "truncation_side", side)
     rng = np.random.default_rng(0)
     for _ in range(60):
         tokens, room, stride = (int(n) for n in rng.integers([1, 1, 1], [60, 20, 25]))
@@ -126,7 +128,8 @@ def test_windows_and_max_context_are_those_of_bert(letters):
             max_length_tokens=room + 4, stride_tokens=stride, max_question_tokens=1, train=False,
         )  # fmt: skip
         spans, best = bert_windows(tokens, room, stride)
-        assert rows.max_context is not None
+        assert rows.max_context is not None and rows.offsets is not None
+        assert sorted(rows.offsets[rows.max_context, 0]) == [*range(0, 2 * tokens, 2)]
         marks = [m[3:-1].tolist() for m in np.split(rows.max_context, rows.bounds[1:-1])]
         assert [len(m) for m in marks] == [length for _, length in spans]
         assert marks == best
