@@ -84,8 +84,8 @@ def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:
 def tokenized(
     tokenizer: PreTrainedTokenizerFast, *columns: Any, **options: object
 ) -> BatchEncoding:
-    """Return ``tokenizer(*columns, **options)``, windows from the first token on; the tokenizer then
-    forgets the truncation, which would be saved with it.
+    """Return ``tokenizer(*columns, **options)``, windows from the first token on; the tokenizer
+    then forgets the truncation, which would be saved with it.
     """
     call: Any = tokenizer
     side = call.truncation_side

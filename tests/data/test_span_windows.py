@@ -128,7 +128,8 @@ def test_windows_and_max_context_are_those_of_bert(letters, side, monkeypatch):
             max_length_tokens=room + 4, stride_tokens=stride, max_question_tokens=1, train=False,
         )  # fmt: skip
         spans, best = bert_windows(tokens, room, stride)
-        assert rows.max_context is not None and rows.offsets is not None
+        assert rows.max_context is not None
+        assert rows.offsets is not None
         assert sorted(rows.offsets[rows.max_context, 0]) == [*range(0, 2 * tokens, 2)]
         marks = [m[3:-1].tolist() for m in np.split(rows.max_context, rows.bounds[1:-1])]
         assert [len(m) for m in marks] == [length for _, length in spans]

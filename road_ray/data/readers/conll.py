@@ -54,7 +54,8 @@ def tagged_sentences(rows: Rows, dataset: Dataset, labelled: bool) -> list[TagEx
         if len(texts) != len(texts if of_row is None and not labelled else of_row or ()):
             raise DataError(f"{where}: {len(texts)} words and {len(of_row or ())} tags")
         written = None if of_row is None else tuple(names.get(str(t), str(t)) for t in of_row)
-        examples.append(TagExample(str(row.get("id", number)), texts, written, where))
+        id = row.get("id", number) if dataset.columns.id is None else row[dataset.columns.id]
+        examples.append(TagExample(str(id), texts, written, where))
     if not labelled and not any(TAG.fullmatch(tag) for e in examples for tag in e.tags or ()):
         return [replace(example, tags=None) for example in examples]
     return iob2(examples)

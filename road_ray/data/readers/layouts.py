@@ -114,7 +114,7 @@ def choice_questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[C
                 f"  allowed: 0 to {len(choices) - 1}, or the letter or label of a choice"
             )
         texts = tuple(check_text(choice, where, "choice") for choice in choices)
-        id = None if columns.id is None else row.get(str(columns.id))
+        id = None if columns.id is None else row[str(columns.id)]
         name = str(number if id is None else id)
         yield ChoiceExample(name, check_text(question, where, "question"), texts, label, where)
 

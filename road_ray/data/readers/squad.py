@@ -83,7 +83,8 @@ def articles_in(path: Path) -> list[Any]:
 
 
 def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
-    """Yield the questions of flat rows; a row without ``id`` gets its number from 0.
+    """Yield the questions of flat rows; a row without ``id`` gets its number from 0, unless the
+    entry names another column.
 
     A question without ``answers``, or with an empty one, is unanswerable; in a test split one
     without that key is unlabelled. An answer that is not at its offset is moved, with a warning, to
@@ -116,8 +117,9 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
             unusable += 1
             continue
         usable += 1
+        id = row.get("id", number) if dataset.columns.id is None else row[dataset.columns.id]
         yield SpanExample(
-            id=str(row.get("id", number)),
+            id=str(id),
             question=check_text(row["question"], where, "question"),
             context=context,
             answers=tuple(found),

@@ -63,6 +63,23 @@ def test_one_text_column_needs_no_list(tmp_path):
     assert {item["type"] for item in schema} >= {"array", "string"}
 
 
+@pytest.mark.parametrize(
+    ("own", "row"),
+    [
+        ({"kind": "span"}, {"question": "q", "context": "c", "answers": []}),
+        ({"kind": "tag", "labels": ["O", "B-X"]}, {"tokens": ["c"], "ner_tags": ["O"]}),
+        ({"kind": "choose", "text": ["q", "a", "b"]}, {"q": "q", "a": "a", "b": "b", "label": 0}),
+    ],
+)
+def test_ids_of_every_kind_are_in_the_column_that_the_entry_names(own, row, tmp_path):
+    write_rows(tmp_path / "r.jsonl", [{"uid": "k7", **row}, {"uid": "k8", **row}])
+    mine = find_dataset("mine", source(mine=own | {"train": "r.jsonl", "id": "uid"}))[0]
+    assert [example.id for example in read_examples(mine, "train", tmp_path)] == ["k7", "k8"]
+    mistyped = find_dataset("mine", source(mine=own | {"train": "r.jsonl", "id": "udi"}))[0]
+    with pytest.raises(DataError, match=r"r.jsonl:1: .*'udi'"):
+        read_examples(mistyped, "train", tmp_path)
+
+
 def test_a_metric_names_the_language_of_the_answers(tokenizer, tmp_path):
     paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
     (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
