@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from road_ray.data.batching import Batch, to_device
@@ -75,12 +75,11 @@ class ModelFlopsUtilization:
         return {**row, SHARE: utilization}
 
 
-@torch.no_grad()
 def forward_flops(
-    objective: Objective, batch: Batch, worker: Worker, autocast: torch.dtype | None
+    objective: nn.Module, batch: Batch, worker: Worker, autocast: torch.dtype | None
 ) -> int:
     """Return the FLOPs of one forward pass as ``torch.utils.flop_counter`` counts them; on a CPU it
-    does not count attention.
+    does not count attention. Its hooks fail under ``no_grad`` at modules that are given parameters.
     """
     with (
         # A compiled encoder that is first met under the counter is never compiled again.
