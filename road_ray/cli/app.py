@@ -12,7 +12,6 @@ import shlex
 import signal
 import sys
 import traceback
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +40,7 @@ from road_ray.cli.runs import check, report, runs_app
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
 from road_ray.config.secrets import redact
-from road_ray.errors import InterruptedRunError, ResourceError, RoadError
+from road_ray.errors import ConfigError, InterruptedRunError, ResourceError, RoadError
 from road_ray.reporting.text_tables import metrics_table
 from road_ray.verbs import VERBS, Verb
 
@@ -94,7 +93,7 @@ def _register(verb: Verb) -> None:
     def command(
         arguments: list[str] | None = None,
         preset: PresetOption = None,
-        run_dir: Path | None = None,
+        run_dir: str | None = None,
         workers: WorkersOption = None,
         gpus_per_worker: GpusOption = None,
         address: AddressOption = None,
@@ -133,7 +132,7 @@ def _register(verb: Verb) -> None:
                 complete_words,
             ),
         ],
-        "run_dir": Annotated[Path | None, typer.Option(help=help_of_run_dir)],
+        "run_dir": Annotated[str | None, typer.Option(help=help_of_run_dir)],
     }
     command.__doc__ = verb.about[0].upper() + verb.about[1:] + "."
     epilog = (
@@ -239,6 +238,10 @@ def main() -> None:
             raise ResourceError(
                 f"{where}: {error.strerror or error}\n  fix: remove the cause"
             ) from error
+        except RuntimeError as error:
+            if "home directory" not in str(error):
+                raise
+            raise ConfigError("a path begins with ~NAME, a user without a home here") from error
     except RoadError as error:
         if is_verbose():
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)

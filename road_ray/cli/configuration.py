@@ -113,7 +113,6 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
 
 
 _WIDTH = 100
-_MOST_NEAR = 5
 
 
 def presets(
@@ -135,7 +134,7 @@ def presets(
         check_new(output)
         schema(chosen.verb, output.with_name(schema_name(chosen.verb)))
         write_file(output, chosen.text)
-        typer.echo(f"next: road {chosen.verb} {output}")
+        typer.echo(f"next: {shlex.join(['road', chosen.verb, str(output)])}")
     elif as_json:
         row = {"name": name, "verb": chosen.verb, "about": chosen.about}
         typer.echo(json.dumps(row | {"config": to_dict(preset_config(chosen.name))}))
@@ -189,7 +188,7 @@ def explain(
     verbs = [verb] if verb else CONFIGURABLE
     found = explanations(tuple(key.split(".")), verbs)
     if not found:
-        near = nearest_keys(key, keys_of(verbs))[:_MOST_NEAR]
+        near = nearest_keys(key, keys_of(verbs))[:5]
         fix = f"  nearest: {', '.join(near)}\n  fix: road explain {near[0]}" if near else ""
         raise ConfigError(
             f"{key}: no such configuration key{f' of `road {verb}`' if verb else ''}\n"

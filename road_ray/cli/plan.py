@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
 from road_ray.cli.options import argument, complete_words, tell
 from road_ray.config import Config
+from road_ray.errors import ConfigError
 from road_ray.reporting.text_tables import aligned
 from road_ray.verbs import VERBS
 
@@ -47,6 +48,9 @@ def show_plan(verb: str, config: Config, as_json: bool) -> None:
 
         found = estimate(cast("ReproduceConfig", config))
         text = format_comparison(found)
+    elif verb not in get_args(_Planned):
+        allowed = ", ".join(get_args(_Planned))
+        raise ConfigError(f"road {verb} has no plan\n  allowed: {allowed}\n  fix: no --dry-run")
     else:
         found = planned(verb, config, VERBS[verb].run)
         text = format_plan(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +31,7 @@ def sweep(
         list[str] | None,
         argument("FILE|NAME [key=value]...", "search space, then overrides", complete_words),
     ] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="directory of the sweep")] = None,
+    run_dir: Annotated[str | None, typer.Option(help="directory of the sweep")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
     address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,
     dry_run: Annotated[

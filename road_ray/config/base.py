@@ -6,7 +6,6 @@ without a mark decides the result of a run: a run is not resumed with another va
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -53,8 +52,8 @@ class Config(BaseModel):
 def _checked(value: Any) -> Any:
     """Return a value with ``~`` expanded in every path of it, at any depth.
 
-    Raises ``ValueError`` for an address with a secret, also in a key of a mapping, and for a whole
-    number of more than 64 bits.
+    Raises ``ValueError`` for an address with a secret, also in a key of a mapping, for a whole
+    number of more than 64 bits, and for the home of an unknown user.
     """
     if isinstance(value, dict):
         return {_checked(name): _checked(item) for name, item in value.items()}
@@ -65,7 +64,10 @@ def _checked(value: Any) -> Any:
     if isinstance(value, str | Path):
         refuse_secret(str(value))
     if isinstance(value, Path):
-        return Path(os.path.expanduser(value))
+        try:
+            return value.expanduser()
+        except RuntimeError:
+            raise ValueError("begins with the home of a user who has none here") from None
     return value
 
 

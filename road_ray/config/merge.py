@@ -265,6 +265,8 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     if written in ("null", "~", "") and schema.is_optional(node):
         return None
     takes, is_quoted = schema.types(node), written[:1] in ("'", '"')
+    if takes == {"path"} and not written:  # an unset variable of the shell is no working directory
+        raise InvalidConfig([Problem(where, "is empty", f"write {name}=PATH")])
     if takes and takes <= {"string", "path"} and not is_quoted:
         return written
     value = parse_value(written, where)

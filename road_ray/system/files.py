@@ -100,11 +100,10 @@ def check_new(path: Path) -> None:
 
 def check_input(source: str) -> None:
     """Raise ``ConfigError`` if ``source`` is neither a file nor ``-``, which is standard input."""
-    if source != STDIN and not Path(source).expanduser().is_file():
-        raise ConfigError(
-            f"{source}: no such file{nearest_path(Path(source).expanduser())}\n"
-            "  fix: name a file, or - for lines of standard input"
-        )
+    path = Path(source).expanduser()
+    if source != STDIN and not path.is_file():
+        what = "is a folder" if path.is_dir() else f"no such file{nearest_path(path)}"
+        raise ConfigError(f"{source}: {what}\n  fix: name a file, or - for lines of standard input")
 
 
 def cache_home() -> Path:

@@ -296,6 +296,8 @@ def test_relative_paths_stay_and_home_is_expanded(write: Write) -> None:
     assert config.init == Path("a/b")
     assert config.distillation is not None
     assert config.distillation.teachers == [Path.home() / "t"]
+    with pytest.raises(InvalidConfig, match="home of a user"):
+        load(Example, overrides={"init": "~nosuchuser/a"})
 
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -58,12 +58,11 @@ def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, 
     loaded = training_tokenizer(tokenizer, [dataset], source)
     encoded = load_split(dataset, split, source, loaded)
     lengths = encoded.features.lengths
-    head = (
+    lines = [
         f"{dataset} {split}: {counted(len(encoded.examples), 'example')}, "
         f"{counted(len(encoded.features), 'row')}, "
         f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
-    )
-    lines = [head]
+    ]
     choices = encoded.features.choices
     for index in range(min(rows, len(encoded.features))):
         for row in range(index * choices, (index + 1) * choices):

@@ -148,11 +148,8 @@ def _pretrain(guess: Guess, output: Path, init: str) -> dict[str, Any]:
     else:
         place = ":".join(filter(None, ("hub", hub.path, hub.configuration)))
     data = {"corpus": place, "batch_size": batch_size, **({} if init else {"vocab_size": 8192})}
-    return start | {
-        "training": {"steps": steps},
-        "run_dir": f"runs/{set_name(guess)}",
-        "data": data,
-    }
+    start |= {"training": {"steps": steps}, "run_dir": f"runs/{set_name(guess)}"}
+    return start | {"data": data}
 
 
 def _path(place: str, output: Path) -> str:
