@@ -43,6 +43,7 @@ from road_ray.data.task_and_dataset import (
     number_in,
 )
 from road_ray.data.text_rows import encode_spans, encode_tags, tag_numbers, text_rows
+from road_ray.data.tokenizer import limit_length
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.system.files import write_bytes_atomic
 
@@ -113,6 +114,19 @@ def encode(
 def row_limit(max_length_tokens: int | None, task: Task) -> int:
     """Return the number of tokens of a row at most: 384 for spans and 128 otherwise by default."""
     return max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
+
+
+def row_lengths(
+    record: Mapping[str, Any], task: Task, tokenizer: PreTrainedTokenizerFast, positions: int
+) -> tuple[int, int]:
+    """Return the tokens of a row of a model, and those that it reads at most: as in its training,
+    of another program as many as plain ``transformers`` reads, of spans 384.
+    """
+    known = "max_length_tokens" in record
+    trained = row_limit(record["max_length_tokens"], task) if known else None
+    longest = limit_length(tokenizer, positions, trained)
+    usual = row_limit(None, task) if isinstance(task.kind, Span) else longest
+    return min(trained or usual, longest), longest
 
 
 def check_labels(examples: Sequence[Example], dataset: Dataset, task: Task) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from road_ray.data import catalog
 from road_ray.data.batching import Batch
-from road_ray.data.encode_examples import row_limit
+from road_ray.data.encode_examples import row_lengths
 from road_ray.data.model_files import locate_model, model_record, read_config, stored_head
 from road_ray.data.task_and_dataset import (
     SPECIAL_HEADS,
@@ -27,7 +27,7 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
-from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.metrics import stored_threshold
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
@@ -88,9 +88,7 @@ def load(
         dtype = autocast_dtype(precision, where, trained.encoder.config.hidden_size)
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
-    usual = None if isinstance(task.kind, Span) else positions  # of other programs
-    length = row_limit(record.get("max_length_tokens", usual), task)
-    longest = limit_length(tokenizer, positions, length if "max_length_tokens" in record else None)
+    length, longest = row_lengths(record, task, tokenizer, positions)
     _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,
@@ -98,7 +96,7 @@ def load(
         task=task,
         device=where,
         dtype=dtype,
-        max_length_tokens=min(max_length_tokens or length, longest),
+        max_length_tokens=max_length_tokens or length,
         longest_row_tokens=longest,
         threshold=stored_threshold(record) if threshold is None else threshold,
         n_best=n_best,

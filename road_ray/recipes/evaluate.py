@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from road_ray.data.config import SourceConfig
+from road_ray.data.encode_examples import row_lengths
 from road_ray.data.load_split import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files import (
     MODEL_RECORD,
@@ -31,7 +32,7 @@ from road_ray.data.model_files import (
     trained_head,
 )
 from road_ray.data.task_and_dataset import Span, Tag, Task
-from road_ray.data.tokenizer import check_vocabulary, limit_length, load_tokenizer, pad_id_of
+from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import (
@@ -161,14 +162,10 @@ def _model_metrics(
     return metrics
 
 
-def _as_predicted(
-    source: SourceConfig, record: Mapping[str, Any], task: Task, tokenizer: Any, longest: int
-) -> SourceConfig:
-    """Return the source with rows as long as in ``road predict``."""
-    if source.max_length_tokens or "max_length_tokens" in record or isinstance(task.kind, Span):
-        return source
-    # Of a model of another program, as plain transformers cuts them.
-    return source.model_copy(update={"max_length_tokens": limit_length(tokenizer, longest)})
+def _as_predicted(source: SourceConfig, *model: Any) -> SourceConfig:
+    """Return the source with rows as long as ``road predict`` has them, by ``row_lengths``."""
+    length = source.max_length_tokens or row_lengths(*model)[0]
+    return source.model_copy(update={"max_length_tokens": length})
 
 
 def evaluate_ensemble(

@@ -31,6 +31,7 @@ WHOLE = {
 def trained(real_data, tmp_path_factory):
     """Return the directory of a model with random weights and the head of a task."""
     tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
+    tokenizer.model_max_length = 200  # less than the rows of answers have by default
     size = {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "max_position_embeddings": 512}
     config = small_config(**size, initializer_range=0.5)
 
