@@ -34,14 +34,14 @@ _log = logging.getLogger(__name__)
 
 def sentences(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[TextExample]:
     """Yield the rows of a table. Raises ``DataError`` for a missing column; that of the label may
-    be missing unless rows need it.
+    be missing unless rows need it, and a JSON object behind the first may always lack it.
     """
     names, found = None, dataset.columns
     label: object
     for number, (where, row) in enumerate(rows):
         if row.keys() != names:  # in a table: the first row
+            found = _columns_in(row, dataset.columns, labelled and names is None, where)
             names = row.keys()
-            found = _columns_in(row, dataset.columns, labelled, where)
         if isinstance(found.label, tuple):
             label = _marked(found.label, row, where)
         else:

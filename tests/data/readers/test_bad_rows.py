@@ -59,7 +59,7 @@ BAD = [
     ("glue_tsv", PAIR, "x.tsv", "a\tb\tgold\tb\n", "x.tsv:1: the header names 'b' twice"),
     ("glue_tsv", PAIR, "x.tsv", "a\tb\tgold\nx\ty\t1\nx\ty\n", "1 of 2 rows.*:3: 2 columns"),
     ("glue_tsv", ID, "x.tsv", "id\ta\n" + "0\tx\n1\tx\n" * 2, "2 examples repeat.*'0' at .*:4"),
-    ("table", PAIR, "x.jsonl", lines(ROW, {"a": "x"}), "x.jsonl:2: no column 'b', 'gold'; found"),
+    ("table", PAIR, "x.jsonl", lines(ROW, {"a": "x"}), "x.jsonl:2: no column 'b'; found"),
     ("table", PAIR, "x.jsonl", lines(ROW, ROW | {"b": 4}), ":2: .*'b' must be text, seen 4"),
     ("table", PAIR, "x.jsonl", lines(ROW | {"b": "\ud800"}), r":1: .*lone surrogate U\+D800"),
     ("table", MARKS, "x.csv", "a,x,y\nt,0,1\nt,1,2\n", "x.csv:3: column 'y' = '2'; allowed: 0 or"),
