@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 _GOLD = "gold:"
-_NOT_ENCODED = ("id", "where", "language")
+_NOT_ENCODED = ("id", "where", "accepted", "language")
 FORMAT = 10
 """Version of encoding and file layout: raise it when the same example gives another file."""
 

@@ -57,8 +57,8 @@ class SpanExample:
 
     ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
     answers of the same dialog, the oldest first. ``references`` are the answers of all annotators,
-    where the official scorer compares them with each other (QuAC). ``language`` is that of its
-    data set.
+    where the official scorer compares them with each other (QuAC); ``accepted`` are the texts that
+    it takes in place of ``answers`` (MRQA). ``language`` is that of its data set.
     """
 
     id: str
@@ -70,6 +70,7 @@ class SpanExample:
     history: tuple[str, ...] = ()
     labelled: bool = True
     references: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     language: str = ""
 
     @property
@@ -93,7 +94,7 @@ class SpanExample:
 
     def unlabelled(self) -> SpanExample:
         """Return a copy without answers and labels."""
-        return replace(self, answers=(), labels=(), references=(), labelled=False)
+        return replace(self, answers=(), labels=(), references=(), accepted=(), labelled=False)
 
 
 @dataclass(frozen=True)

@@ -193,11 +193,11 @@ def agreement(references: tuple[str, ...]) -> float:
 # An answer is scored untuned, at a threshold and to find the best one.
 @lru_cache(maxsize=1 << 16)
 def raw_scores(example: SpanExample, predicted: str) -> tuple[float, float]:
-    """Return exact match and F1, each the best over the gold answers that do not normalise to an
-    empty text.
+    """Return exact match and F1, each the best over the accepted texts, else the gold answers, that
+    do not normalise to an empty text.
     """
-    golds = (normalize(answer.text, example.language) for answer in example.answers)
-    accepted = list(filter(None, golds)) or [""]
+    texts = example.accepted or [answer.text for answer in example.answers]
+    accepted = list(filter(None, (normalize(text, example.language) for text in texts))) or [""]
     answer = normalize(predicted, example.language)
     words = answer.split()
     exact = float(answer in accepted)

@@ -37,7 +37,7 @@ PREDICTION_FIELDS = (
     *("id", "label", "labels", "score", "scores", "value", "choice", "tags", "words", "entities"),
     *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
 )
-_GOLD = ("answers", "plausible_answers", "is_impossible")
+_GOLD = ("answers", "plausible_answers", "is_impossible", "accepted")
 _LINES = ".txt"
 
 

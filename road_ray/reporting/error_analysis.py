@@ -11,7 +11,7 @@ from road_ray.data.examples import Example as Row
 from road_ray.data.load_split import find_dataset, read_examples, root_of
 from road_ray.data.task_and_dataset import Kind, MultiLabel, Regress, label_text, listed_labels
 from road_ray.errors import RoadError, first_line
-from road_ray.evaluation.squad import token_f1
+from road_ray.evaluation.squad import raw_scores
 from road_ray.reporting.pages.page import Block, Example, Examples
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.files import read_json
@@ -88,12 +88,11 @@ def _scored_error(row: Row, predicted: str, kind: Kind) -> tuple[float, Example]
 
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
-    golds = [answer.text for answer in row.answers] or [""]
-    score = max(token_f1(gold, predicted, row.language) for gold in golds)
+    _, score = raw_scores(row, predicted)
     if score == 1.0 or not row.labelled:
         return None
     kind = "missed" if not predicted else "invented" if not row.answers else f"F1 {100 * score:.0f}"
-    gold = golds[0] or _NOTHING
+    gold = row.answers[0].text if row.answers else _NOTHING
     return score, Example(row.question, _context(row, predicted), gold, predicted or _NOTHING, kind)
 
 

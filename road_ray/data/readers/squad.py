@@ -128,6 +128,7 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
             history=row.get("history", ()),
             labelled=labelled or row.get("answers") is not None,
             references=row.get("references", ()),
+            accepted=row.get("accepted", ()),
             language=dataset.language,
         )
     if unusable > usable:
@@ -210,8 +211,8 @@ def mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
     Questions and others.
 
     JSONL, a header line, then one context with its questions a line, whose ``char_spans`` are first
-    and last character. Every detected span is an answer, and training uses the first. Raises
-    ``DataError`` for a span outside the context.
+    and last character. Every detected span is an answer, and training uses the first; the official
+    scorer accepts the texts in ``answers``. Raises ``DataError`` for a span outside the context.
     """
     for where, row in table_rows(path):
         if "header" in row:
@@ -242,8 +243,8 @@ def _with_spans(row: Row, spans: Iterable[tuple[int, ...]], where: str) -> dict[
                 f"{len(context)}"
             )
         answers.append({"text": context[first : last + 1], "answer_start": first})
-    question = row["question"]
-    return {"id": row["qid"], "question": question, "context": context, "answers": answers}
+    found = {"id": row["qid"], "question": row["question"], "context": context, "answers": answers}
+    return found | {"accepted": tuple(row.get("answers", ()))}
 
 
 def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
