@@ -707,9 +707,9 @@ class _FinetuneData(TypedDict, total=False):
     dataset: str | Path
     """Data set to train on, of the catalogue (`road data list`) or of `data.sets`."""
     evaluate_on: Sequence[str | Path] | None
-    """Data sets to evaluate on at the end, in this order; all of the task of `data.dataset`.
-    None: that data set alone. Span tasks tune the no-answer threshold on the first one and
-    reuse it."""
+    """Data sets to evaluate on at the end, all of the task of `data.dataset`. None: that data
+    set alone. Thresholds and temperature are fitted to its dev split, if it is named, and
+    used on all."""
     epochs: float
     """Number of epochs over the training examples; without effect where `training.steps` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
@@ -806,9 +806,9 @@ class _DistillData(TypedDict, total=False):
     dataset: str | Path
     """Data set to train on, of the catalogue (`road data list`) or of `data.sets`."""
     evaluate_on: Sequence[str | Path] | None
-    """Data sets to evaluate on at the end, in this order; all of the task of `data.dataset`.
-    None: that data set alone. Span tasks tune the no-answer threshold on the first one and
-    reuse it."""
+    """Data sets to evaluate on at the end, all of the task of `data.dataset`. None: that data
+    set alone. Thresholds and temperature are fitted to its dev split, if it is named, and
+    used on all."""
     epochs: float
     """Number of epochs over the training examples; without effect where `training.steps` is
     given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""

@@ -83,8 +83,10 @@ def test_the_card_says_what_transformers_does_not(run, temperature):
     assert f"the logits divided by {temperature:.4g}, which" in card
 
 
-def test_it_is_refused_where_no_task_has_classes(questions, span_run, tmp_path):
+def test_it_is_refused_where_it_cannot_be_fitted(questions, span_run, tmp_path):
     with pytest.raises(ConfigError, match="calibrate = true: no task has classes"):
         rr.finetune(overrides=questions | {"calibrate": True}, run_dir=tmp_path)
+    with pytest.raises(ConfigError, match="or name that in data"):
+        rr.finetune(calibrate=True, data={"evaluate_on": ["advglue_sst2"]}, run_dir=tmp_path)
     with pytest.raises(ConfigError, match="gives no single label"):
         rr.load(span_run.hf_dir, min_confidence=0.5)

@@ -120,10 +120,12 @@ def check(config: TrainConfig) -> None:
                 f"training.passes = {passes}: a step of `multitask` has mixing.passes\n"
                 f"  fix: mixing.passes={passes}, or a larger data.batch_size"
             )
-    kinds = [find_dataset(name, config.data)[1].kind for name in config.data.trained_on]
+    fitted = [name for name in config.data.trained_on if name in config.data.evaluated_on]
+    kinds = [find_dataset(name, config.data)[1].kind for name in fitted]
     if config.calibrate and not any(isinstance(k, Classify | MultiLabel | Choose) for k in kinds):
         raise ConfigError(
-            "calibrate = true: no task has classes, several labels or choices\n  fix: leave it out"
+            "calibrate = true: no task has classes, several labels or choices, and is evaluated on "
+            "the data set that is trained on\n  fix: leave it out, or name that in data.evaluate_on"
         )
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
     attention = config.encoder.attention
