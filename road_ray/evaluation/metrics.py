@@ -58,20 +58,16 @@ def known_metrics(labels: Sequence[str] = ()) -> dict[str, Metric]:
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import f1_score, matthews_corrcoef
 
-    def f1_of(positive: int) -> Metric:
-        return lambda gold, predicted: f1_score(
-            gold == positive, predicted == positive, zero_division=0.0
-        )
-
+    macro_f1 = partial(f1_score, average="macro", zero_division=0.0)
     known: dict[str, Metric] = {
         "accuracy": lambda gold, predicted: (gold == predicted).mean(),
-        "f1": f1_of(1),
-        "macro_f1": partial(f1_score, average="macro", zero_division=0.0),
+        "f1": partial(macro_f1, labels=[1]),
+        "macro_f1": macro_f1,
         "matthews": matthews_corrcoef,
         "pearson": lambda gold, predicted: pearsonr(predicted, gold).statistic,
         "spearman": lambda gold, predicted: spearmanr(predicted, gold).statistic,
     }
-    known |= {f"{F1_OF}{label}": f1_of(number) for number, label in enumerate(labels)}
+    known |= {f"{F1_OF}{label}": partial(macro_f1, labels=[n]) for n, label in enumerate(labels)}
     if len(labels) > 2:  # silently, it would be that of the second
         del known["f1"]
     return known
@@ -339,12 +335,11 @@ def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> di
     """
     places = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     bins, error = [], 0.0
-    for place in range(_BINS):
+    for place in np.unique(places):
         inside = places == place
-        if count := int(inside.sum()):
-            mean, accuracy = float(confidence[inside].mean()), float(right[inside].mean())
-            bins.append([round(mean, 4), round(accuracy, 4), count])
-            error += count / len(right) * abs(mean - accuracy)
+        mean, accuracy = float(confidence[inside].mean()), float(right[inside].mean())
+        bins.append([round(mean, 4), round(accuracy, 4), int(inside.sum())])
+        error += float(inside.mean()) * abs(mean - accuracy)
     return {"ece": round(100 * error, 2), "bins": bins}
 
 

@@ -98,9 +98,8 @@ def evaluate(
     than 0.4 F1 are left out.
     """
     examples = [example for item in dataset for example in _examples(item)]
-    odds = no_answer_probabilities
-    if odds is None:
-        odds = dict.fromkeys((example.id for example in examples), 0.0)
+    even = dict.fromkeys((example.id for example in examples), 0.0)
+    odds = even if no_answer_probabilities is None else no_answer_probabilities
     for name, values in (("predictions", predictions), ("no-answer probabilities", odds)):
         if missing := [example.id for example in examples if example.id not in values]:
             raise DataError(
@@ -127,15 +126,9 @@ def _examples(item: SpanExample | Mapping[str, Any]) -> list[SpanExample]:
             "  fix: pass json.load(file)['data']"
         )
     return [  # an article need not have what is not scored
-        SpanExample(
-            question["id"],
-            "",
-            "",
-            tuple(Answer(x["text"], 0) for x in question["answers"]),
-            where="",
-        )
+        SpanExample(asked["id"], "", "", tuple(Answer(x["text"], 0) for x in asked["answers"]), "")
         for paragraph in item["paragraphs"]
-        for question in paragraph["qas"]
+        for asked in paragraph["qas"]
     ]
 
 

@@ -45,18 +45,19 @@ from road_ray.evaluation.spans import SpanPrediction
 from road_ray.evaluation.squad import span_diagnostics
 
 
-def test_classification_scores_by_hand() -> None:
-    predicted, gold = [1, 1, 1, 0, 0], [1, 1, 0, 1, 0]  # 2 hits, 1 false alarm, 1 miss, 1 quiet
-    scores = score(("accuracy", "f1", "matthews"), predicted, gold)
-    assert scores == pytest.approx(
-        {"accuracy": 60.0, "f1": 100 * 4 / 6, "matthews": 100 * (2 * 1 - 1 * 1) / 6}
-    )
-
-
-def test_correlations_by_hand() -> None:
-    scores = score(("pearson", "spearman"), [1.0, 2.0, 3.0], [1.0, 2.0, 6.0])
-    # Deviations (-1, 0, 1) and (-2, -1, 3): 5 / sqrt(2 * 14); ranks are equal.
-    assert scores == pytest.approx({"pearson": 100 * 5 / math.sqrt(28), "spearman": 100.0})
+@pytest.mark.parametrize(
+    ("predicted", "gold", "expected"),
+    [
+        # 2 hits, 1 false alarm, 1 miss, 1 quiet
+        ([1, 1, 1, 0, 0], [1, 1, 0, 1, 0], {"accuracy": 60, "f1": 400 / 6, "matthews": 100 / 6}),
+        # Deviations (-1, 0, 1) and (-2, -1, 3): 5 / sqrt(2 * 14); ranks are equal.
+        ([1, 2, 3], [1, 2, 6], {"pearson": 100 * 5 / math.sqrt(28), "spearman": 100}),
+        ([0, 0], [0, 0], {"f1": 0}),  # that of class 1 alone
+        ([1, 2, 0], [1, 0, 2], {"f1": 100}),
+    ],
+)
+def test_scores_of_one_value_a_row_by_hand(predicted, gold, expected) -> None:
+    assert score(tuple(expected), predicted, gold) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", known_metrics())
@@ -72,11 +73,6 @@ def test_a_constant_prediction_scores_0_and_says_so(
     with caplog.at_level(logging.WARNING):
         assert score((name,), [1, 1, 1], [0, 1, 1]) == {name: 0.0}
     assert f"{name}: all predicted" in caplog.text
-
-
-def test_f1_counts_class_1_only() -> None:
-    assert score(("f1",), [0, 0], [0, 0]) == {"f1": 0.0}
-    assert score(("f1",), [1, 2, 0], [1, 0, 2]) == {"f1": 100.0}
 
 
 def test_of_three_labels_f1_is_named_or_the_mean() -> None:
@@ -215,10 +211,8 @@ def test_words_over_several_rows_get_the_tag_of_their_first_token():
     logits = [np.eye(3, dtype=np.float32)[[0, 1, 2, 0]], np.eye(3, dtype=np.float32)[[2, 0, 1]]]
     (words,) = word_logits(rows, examples, logits)
     assert predicted_tags(TAGS, words) == ["B-PER", "I-PER", "O"]
-    tagged = [
-        replace(examples[0], tags=("B-PER", "I-PER", "O")),
-        TagExample("1", (), (), "f:2"),
-    ]  # no word
+    no_word = TagExample("1", (), (), "f:2")
+    tagged = [replace(examples[0], tags=("B-PER", "I-PER", "O")), no_word]
     split = Split(dataset("conll2003"), Task("ner", Tag(TAGS)), tagged, rows)
     assert evaluate_logits(split, logits).metrics["entity_f1"] == 100
 
@@ -302,10 +296,8 @@ def test_scores_by_threshold_are_those_of_the_official_script():
     assert (result["rows"], result["threshold"]) == (4, 0.0)
     answers = dict(zip("1234", texts, strict=True))
     by_id = dict(zip("1234", odds, strict=True))
-    for place, exact, f1, has, none in result["thresholds"]:
+    for place, *figures in result["thresholds"]:
         official = squad.evaluate(examples, answers, by_id, place)
-        assert exact == pytest.approx(official["exact"], abs=1e-3)
-        assert f1 == pytest.approx(official["f1"], abs=1e-3)
-        assert has == pytest.approx(official["HasAns_exact"], abs=1e-3)
-        assert none == pytest.approx(official["NoAns_exact"], abs=1e-3)
+        names = ("exact", "f1", "HasAns_exact", "NoAns_exact")
+        assert figures == pytest.approx([official[name] for name in names], abs=1e-3)
     assert 0.0 in [row[0] for row in result["thresholds"]]
