@@ -73,8 +73,7 @@ def submit(
         show_list([dataclasses.asdict(job) for job in found], as_json)
     elif words[0] == "stop":
         job = jobs.get(words[1])
-        was_running = jobs.stop(job.name)
-        typer.echo(f"{job.name}: " + ("saved and stopped" if was_running else f"was {job.status}"))
+        typer.echo(f"{job.name}: {jobs.stop(job.name)}")
     else:
         raise typer.Exit(_followed(jobs, jobs.get(words[1])))
 

@@ -249,21 +249,26 @@ class Jobs:
             _log.warning("job %s ended as %s: %s", name, job.status, job.message)
         return job.exit_code or (6 if job.status == "STOPPED" else 4)
 
-    def stop(self, name: str) -> bool:
-        """Stop a job and wait until it has saved and ended; return False if it had ended before.
+    def stop(self, name: str) -> str:
+        """Stop a job, wait until it has saved and ended, and return what became of it. One that
+        waits for room is left: Ray ends it when it begins.
 
         Raises ``ClusterError`` if it does not end within the time for saving.
         """
-        stopped = bool(self._call(lambda: self._client.stop_job(self.get(name).name)))
+        job = self.get(name)
+        if not self._call(lambda: self._client.stop_job(job.name)):
+            return f"was {job.status}"
         deadline = time.monotonic() + 1.25 * STOP_SECONDS
-        while not self.get(name).done:
+        while not (job := self.get(job.name)).done:
+            if job.status == "PENDING":
+                return "has not begun; it ends as soon as there is room for it"
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{name}: did not stop and is still {self.get(name).status}\n"
+                    f"{job.name}: did not stop and is still {job.status}\n"
                     "  fix: read its log (road submit follow), then stop it again"
                 )
             time.sleep(1.0)
-        return stopped
+        return "saved and stopped"
 
     def list(self) -> list[Job]:
         """Return all jobs, the newest first."""
@@ -329,16 +334,18 @@ def refuse_secrets(words: Sequence[str]) -> None:
 
 def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
     """Return the number of the word with the run directory, and what stands before it there.
-    Raises ``ConfigError`` without one.
+    Raises ``ConfigError`` unless there is one.
     """
+    found = [(n + 1, "") for n, word in enumerate(words[:-1]) if word == "--run-dir"]
     for number, word in enumerate(words):
-        if word == "--run-dir" and number + 1 < len(words):
-            return number + 1, ""
         if word.startswith(("--run-dir=", "run_dir=")):
-            return number, word[: word.index("=") + 1]
+            found.append((number, word[: word.index("=") + 1]))
+    if len(found) == 1:
+        return found[0]
     raise ConfigError(
-        "the command line has no run directory, so a second submission could not resume the first\n"
-        "  fix: add --run-dir DIR, on a disk that the machines share\n  nothing was sent"
+        f"the command line has {len(found) or 'no'} run directories; by its one, a second "
+        "submission resumes the first\n"
+        "  fix: give one --run-dir DIR, on a disk that the machines share\n  nothing was sent"
     )
 
 

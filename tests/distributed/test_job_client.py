@@ -108,10 +108,18 @@ def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path)
     assert (again.name, new) == (first.name, False)
     with pytest.raises(ClusterError, match="runs another command line"):
         jobs.send([*LINE, "seed=2"], tmp_path)
-    assert jobs.stop("student")
+    assert jobs.stop("student") == "saved and stopped"
+    assert jobs.stop("student") == "was STOPPED"
     after, new = jobs.send(LINE, tmp_path)
     assert (after.name, new) == ("road-runs-student-511d87-2", True)
     assert jobs.get("/runs/student").name == after.name
+
+
+def test_a_job_that_waits_for_room_is_not_waited_for(jobs, tmp_path, monkeypatch):
+    job, _ = jobs.send(LINE, tmp_path)
+    jobs._client.jobs[0].status = "PENDING"
+    monkeypatch.setattr(jobs._client, "stop_job", lambda name: True)  # Ray ends it once it begins
+    assert jobs.stop(job.name).startswith("has not begun")
 
 
 def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
@@ -203,7 +211,8 @@ def test_a_run_is_found_by_the_path_that_was_submitted_and_by_no_part_of_it(jobs
     [
         ("distill --run-dir=runs/student", "which Ray deletes"),
         ("distill run_dir=~/student", "which Ray deletes"),
-        ("demo", "has no run directory"),
+        ("demo", "has no run directories"),
+        ("demo run_dir=/a --run-dir /b", "has 2 run directories"),
     ],
 )
 def test_a_run_without_a_directory_or_in_one_that_ray_deletes_is_refused(
