@@ -98,7 +98,8 @@ def write_sweep(directory: Path, *, front: bool = False) -> Path:
             user_attrs={"reason": f"diverged {EVIL}"} if failed else told,
         )
         study.add_trial(made)
-    settings = {"name": directory.name, "metric": ["eval/squad_v2/f1"], "space": {}}
+    metric = ["eval/squad_v2/f1", "cost/seconds"][: 1 + front]
+    settings = {"name": directory.name, "metric": metric, "space": {}}
     (directory / "sweep.resolved.yaml").write_text(json.dumps(settings))
     return directory
 

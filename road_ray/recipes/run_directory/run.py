@@ -156,7 +156,7 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
         if status == "new":
             header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
             write_text_atomic(directory / RECORD, header + to_yaml(config))
-            for name in (INPUTS, "metrics.json"):
+            for name in (INPUTS, "metrics.json", "mlflow/run_id.txt", "wandb/run_id.txt"):
                 (directory / name).unlink(missing_ok=True)
         inputs = input_files.current_inputs(directory, config.inputs())
         if not (directory / "metrics.json").is_file():  # else it describes the metrics there

@@ -115,15 +115,11 @@ def read_sweep(directory: Path) -> Sweep:
     except (OSError, RoadError):  # missing or damaged
         settings = {}
     study = _study(directory, settings)
-    attributes = study.user_attrs
-    names = study.metric_names or attributes.get("metric") or settings.get("metric") or ()
-    names = [names] if isinstance(names, str) else list(names)
-    names += [f"value {n}" for n in range(len(names), len(study.directions))]
     trials = [_trial(trial) for trial in study.get_trials(deepcopy=False)]
     return Sweep(
         name=study.study_name,
         directory=directory,
-        metrics=tuple(names[: len(study.directions)]),
+        metrics=tuple(study.metric_names or settings["metric"]),
         larger=tuple(direction.name == "MAXIMIZE" for direction in study.directions),
         trials=trials,
         logs=frozenset(
@@ -171,7 +167,6 @@ def _trial(trial: FrozenTrial) -> Trial:
     duration = trial.duration
     attributes = redact(trial.user_attrs)
     seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
-    deviation = attributes.get("deviation") or ()
     return Trial(
         number=trial.number,
         state=_STATES.get(trial.state.name, "waiting"),
@@ -179,6 +174,6 @@ def _trial(trial: FrozenTrial) -> Trial:
         values=tuple(trial.values or ()),
         curve=sorted((s, v) for s, v in trial.intermediate_values.items() if v == v),
         seconds=seconds,
-        deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
+        deviations=tuple(attributes.get("deviation", ())),
         attributes=attributes,
     )

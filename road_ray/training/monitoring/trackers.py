@@ -14,6 +14,7 @@ from typing import Any
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.errors import require
+from road_ray.system.files import write_text_atomic
 from road_ray.system.own_names import named_object, unfit
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
@@ -119,12 +120,14 @@ def mlflow_tracker(
 
     run_id = _stored_id(run_dir / "mlflow", create)
     client.update_run(run_id, status="RUNNING")
+    names = client.get_run(run_id).data.metrics  # of an earlier start, whose last steps come again
+    logged = {(name, m.step) for name in names for m in client.get_metric_history(run_id, name)}
 
     def log(step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
         finite = {n: v for n, v in metrics.items() if v is not None and math.isfinite(v)}
-        rows = [Metric(name, value, now, step) for name, value in finite.items()]
-        client.log_batch(run_id, metrics=rows)
+        new = [(name, value) for name, value in finite.items() if (name, step) not in logged]
+        client.log_batch(run_id, metrics=[Metric(name, value, now, step) for name, value in new])
 
     return Tracker(
         log, close=lambda failed: client.set_terminated(run_id, "FAILED" if failed else "FINISHED")
@@ -157,10 +160,10 @@ def own_tracker(
 
 
 def _stored_id(directory: Path, create: Callable[[], str]) -> str:
-    """Return the id of this run directory, which is created at its first start."""
+    """Return the id of this run directory, which is created at its first start, and again where
+    that ended before a checkpoint: the run may have another configuration then.
+    """
     path = directory / "run_id.txt"
     if not path.is_file():
-        created = create()
-        directory.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{created}\n", encoding="ascii")
+        write_text_atomic(path, f"{create()}\n")
     return path.read_text(encoding="ascii").strip()

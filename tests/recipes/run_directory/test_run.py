@@ -18,7 +18,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
 )
 from road_ray.recipes.train.config import FinetuneConfig
-from road_ray.system.files import write_json_atomic
+from road_ray.system.files import write_json_atomic, write_text_atomic
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:
@@ -49,11 +49,14 @@ def test_damaged_metrics_are_named(tmp_path):
 
 
 def test_a_start_that_failed_may_be_corrected(tmp_path):
+    """MLflow had the settings of the first start beside the figures of the second."""
     with pytest.raises(RuntimeError), open_run_directory(config(tmp_path, seed=1)):
+        write_text_atomic(tmp_path / "mlflow" / "run_id.txt", "first")
         raise RuntimeError
     with open_run_directory(config(tmp_path, seed=2)):
         pass
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
+    assert not (tmp_path / "mlflow" / "run_id.txt").exists()
 
 
 def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):

@@ -176,7 +176,7 @@ def test_two_metrics_have_a_front(front_directory):
     sweep = read_sweep(front_directory)
     page = sweep_page(sweep)
     assert page.tiles[1][0] == "on the Pareto front"
-    assert "highest eval/squad_v2/f1 and lowest value 1" in page.about
+    assert "highest eval/squad_v2/f1 and lowest cost/seconds" in page.about
     axes = SweepPlots(sweep).front().axes
     assert len(trials_of(axes.collections[0])) == 11
     assert 1 <= len(axes.lines[0].get_xdata()) < 11

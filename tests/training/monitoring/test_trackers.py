@@ -166,6 +166,20 @@ def test_mlflow_has_the_configuration_and_one_run(reached, kind):
     assert run.data.metrics == {"train/loss": 0.5, "train/row_1": 1.0, "train/row_2": 1.0}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mlflow"], indirect=True)
+def test_mlflow_has_each_step_of_a_resumed_run_once(tmp_path, kind):
+    from mlflow.tracking import MlflowClient
+
+    for steps in ((1, 2, 3), (2, 3, 4)):
+        tracker = REACHED[kind](tmp_path)
+        for step in steps:
+            tracker.log(step, {"loss": 1.0})
+    run, known = (tmp_path / kind / "run_id.txt").read_text().strip(), f"{tmp_path}/mlflow.db"
+    found = MlflowClient(tracking_uri=f"sqlite:///{known}").get_metric_history(run, "loss")
+    assert [metric.step for metric in found] == [1, 2, 3, 4]
+
+
 def events_of(run):
     """The events in TensorBoard's files, the oldest first: length, checksum, event, checksum."""
     from tensorboardX.proto.event_pb2 import Event
