@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
 from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig, locate
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.reporting.records.run_record import read_run
+from road_ray.system.files import write_text_atomic
 from road_ray.verbs import VERBS, configure
 
 if TYPE_CHECKING:
@@ -241,28 +242,29 @@ class TrialRunner:
     ) -> tuple[dict[str, float], float]:
         """Return the metrics of the last run with one seed, and the seconds of the teachers."""
         metric, runs = self.sweep.metric[0], runs_of(self.sweep, changes, directory, number)
+        spent = directory / f"seed-{number}" / "trial_seconds.txt"  # with those of killed starts
+        before = float(spent.read_text(encoding="ascii")) if spent.is_file() else 0.0
+        last, began, teacher_seconds = len(runs) - 1, time.monotonic(), 0.0
 
-        def report(step: int, total: int | None, row: Mapping[str, float]) -> None:
-            if metric in row and total and step < total:
+        def report(place: int, step: int, total: int | None, row: Mapping[str, float]) -> None:
+            write_text_atomic(spent, f"{before + time.monotonic() - began}")
+            if place == last and metric in row and total and step < total:
                 on_report(Report(step, total, float(row[metric])))
 
         from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 
-        began, teacher_seconds, of_steps = time.monotonic(), 0.0, 0.0
         for place, (verb, config) in enumerate(runs):
             started = time.monotonic()
-            context = RunContext(on_row=report if place == len(runs) - 1 else None)
+            context = RunContext(on_row=partial(report, place))
             given = [] if self.teachers is None or place else [self.teachers]
             run = VERBS[verb].run(config, *given, context=context)
-            of_steps += read_run(run.directory).seconds
             teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
             teacher_seconds += (time.monotonic() - started) * teachers
         metrics = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()
         }
-        # A resumed run, or one that was complete, took at least the time of its recorded steps.
-        metrics["cost/seconds"] = max(time.monotonic() - began, of_steps)
+        metrics["cost/seconds"] = before + time.monotonic() - began
         metrics["cost/parameters"] = float(parameters(run.hf_dir))
         return metrics, teacher_seconds
 

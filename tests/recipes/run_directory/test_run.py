@@ -51,8 +51,8 @@ def test_damaged_metrics_are_named(tmp_path):
 def test_a_start_that_failed_may_be_corrected(tmp_path):
     """MLflow had the settings of the first start beside the figures of the second."""
     with pytest.raises(RuntimeError), open_run_directory(config(tmp_path, seed=1)):
-        write_text_atomic(tmp_path / "mlflow" / "run_id.txt", "first")
         raise RuntimeError
+    write_text_atomic(tmp_path / "mlflow" / "run_id.txt", "first")
     with open_run_directory(config(tmp_path, seed=2)):
         pass
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
