@@ -131,9 +131,11 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
 
 
 def task_name(number: int, config: object) -> str:
-    """Return the end of a run's directory, which Ray puts before the lines that the run prints."""
-    directory = getattr(config, "run_dir", None)
-    return "/".join(Path(directory).parts[-2:]) if directory else f"run {number}"
+    """Return the name of a job, or the end of a run's directory, which Ray puts before the lines
+    that the run prints.
+    """
+    end = "/".join(Path(getattr(config, "run_dir", "")).parts[-2:])
+    return getattr(config, "name", end or f"run {number}")
 
 
 def _results(

@@ -51,11 +51,6 @@ class Job:
     arm: str = ""  # of which the metrics are a part, if it is ``scored``
     scored: bool = False
 
-    @property
-    def run_dir(self) -> Path:
-        """Directory by which the job is named in messages."""
-        return self.config.run_dir
-
 
 class Experiment:
     """All jobs of an experiment, each after those that it needs."""

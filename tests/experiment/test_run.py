@@ -207,7 +207,7 @@ def test_a_bug_in_one_arm_costs_no_other_result_and_skips_what_needs_it(tiny, mo
     with pytest.raises(RoadError, match=r"2 of 3 runs of .* failed") as error:
         rr.reproduce(overrides=given)
     assert "first, seed 0: TypeError: a bug" in str(error.value)
-    assert "second, seed 0: seed-0/student failed: TypeError: a bug" in str(error.value)
+    assert "second, seed 0: first/seed-0/student failed: TypeError: a bug" in str(error.value)
     table = table_of(Path(given["run_dir"]))
     assert [arm["seeds"] for arm in table["arms"]] == [[0], [], []]
 
