@@ -248,7 +248,7 @@ class Experiment:
         """Write the training texts of a data set, each once, as a corpus, and return its path."""
         path = (self.config.run_dir / "rows" / f"{name}-text.jsonl").resolve()
         texts: dict[str, None] = {}
-        for example in _training_examples(name, self.config.data) if not path.is_file() else ():
+        for example in _training_examples(name, self.config.data):
             match example:
                 case TextExample():
                     texts[" ".join(example.texts)] = None
@@ -260,8 +260,10 @@ class Experiment:
                         "  allowed: data sets of sentences, pairs and questions\n"
                         "  fix: pretrain.data.corpus=..."
                     )
-        if texts:
-            write_text_atomic(path, "".join(f"{json.dumps({'text': text})}\n" for text in texts))
+        content = "".join(f"{json.dumps({'text': text})}\n" for text in texts)
+        # A corpus that is written again while runs read it would end them.
+        if not path.is_file() or path.read_text(encoding="utf-8") != content:
+            write_text_atomic(path, content)
         return str(path)
 
     def _mixture(

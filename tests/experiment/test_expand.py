@@ -14,6 +14,7 @@ from road_ray.data.load_split import find_dataset, read_examples, read_unlabelle
 from road_ray.errors import ConfigError, DataError
 from road_ray.experiment.expand import TEACHER_SEED, Experiment
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig
+from road_ray.system.files import write_text_atomic
 from road_ray.verbs import configure
 
 
@@ -114,7 +115,9 @@ def test_teachers_of_noisy_rows_learn_from_them_and_all_are_evaluated_on_clean_o
 
 @pytest.mark.parametrize(("name", "column"), [("sst2", "texts"), ("squad_v2", "context")])
 def test_the_text_of_a_domain_has_every_text_once(tiny, world, name, column):
-    plan = planned(tiny("domain", **{"data.dataset": name}))
+    changes = tiny("domain", **{"data.dataset": name})
+    write_text_atomic(Path(changes["run_dir"]) / "rows" / f"{name}-text.jsonl", "of a failed start")
+    plan = planned(changes)
     stage, _ = only(plan, "rtd")
     assert (stage.config.encoder.family, stage.config.training.steps) == ("init", 1000)
     lines = Path(stage.config.data.corpus).read_text().splitlines()
