@@ -37,8 +37,6 @@ from road_ray.distributed.tune.study import (
     tell_report,
 )
 
-_DIED = "its process died repeatedly (out of memory?)"
-
 
 class StudySearch(Searcher):  # type: ignore[misc]
     """Searcher that resumes the running trials of an interrupted sweep and then samples new ones,
@@ -126,7 +124,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
             # Tune tells the report at which the scheduler stops a trial here alone.
             self.on_trial_result(trial_id, result or {})
             trial = find_trial(self._study, number)
-            state, reason = "failed", _DIED
+            state, reason = "failed", "its process died repeatedly (out of memory?)"
             if trial.intermediate_values and not error:
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"

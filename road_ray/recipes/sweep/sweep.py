@@ -28,7 +28,7 @@ from road_ray.recipes.sweep.trials import SECOND, TrialRunner, base_config, load
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows
-from road_ray.reporting.records.sweep_record import best_of
+from road_ray.reporting.records.sweep_record import RECORD, best_of
 from road_ray.reporting.report import write_report
 from road_ray.system.files import write_json_atomic, write_text_atomic
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _DATA = ("data.root", "data.dataset", "data.sets")  # keys that name files
-RECORD = "sweep.resolved.yaml"
 # Keys that decide the teachers, their answers and the rows that they answer.
 _SETTINGS = (
     *("teachers", "num_teachers", "precision", "label_map"),

@@ -160,9 +160,7 @@ def own_tracker(
 
 
 def _stored_id(directory: Path, create: Callable[[], str]) -> str:
-    """Return the id of this run directory, which is created at its first start, and again where
-    that ended before a checkpoint: the run may have another configuration then.
-    """
+    """Return the id of this run directory, which is created at its first start."""
     path = directory / "run_id.txt"
     if not path.is_file():
         write_text_atomic(path, f"{create()}\n")

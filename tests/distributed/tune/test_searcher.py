@@ -130,17 +130,6 @@ def test_several_metrics_are_told_together(tmp_path):
     assert search._study.trials[0].values == [0.5, 2.0]
 
 
-def test_a_sweep_with_median_goes_on_after_any_trial_was_spared():
-    """A trial that ended before enough others did would be stopped now, at each of its reports."""
-    config = load(SearchConfig, base=BASE, overrides={"scheduler": "median"})
-    study, told = optuna.create_study(), {"value": 0.9, "user_attrs": {"total_steps": 100}}
-    for value in (0.9, 0.9, 0.9, 0.1):
-        values = {12: value, 40: value, 60: value}
-        study.add_trial(optuna.trial.create_trial(**told, intermediate_values=values))
-    judge = scheduler(config, study.trials)
-    assert judged(judge, "x", Report(12, 100, 0.2)) == ["STOP"]
-
-
 def judged(judge, name, *reports):
     trial = _Earlier(name)
     judge.on_trial_add(None, trial)
@@ -177,11 +166,14 @@ def test_hyperbands_last_bracket_never_stops(grace, reduction, rungs):
     assert counts == [*range(rungs, -1, -1)]
 
 
-@pytest.mark.parametrize("name", ["asha", "median"])
-def test_after_a_restart_earlier_trials_are_the_measure(name):
+@pytest.mark.parametrize(
+    ("name", "last"), [("asha", {}), ("median", {}), ("median", {12: 0.1, 40: 0.1, 60: 0.1})]
+)
+def test_after_a_restart_earlier_trials_are_the_measure(name, last):
+    """Also one that was spared, which would be stopped now at each of its reports."""
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
     study, told = optuna.create_study(), {"value": 0.9, "user_attrs": {"total_steps": 100}}
-    for values in [{12: 0.8, 40: 0.9}] * 4 + [{}]:
+    for values in [{12: 0.8, 40: 0.9}] * 4 + [last]:
         study.add_trial(optuna.trial.create_trial(**told, intermediate_values=values))
     fresh, restarted = scheduler(config), scheduler(config, study.trials)
     assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
