@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from road_ray.config import Config, load
+from road_ray.config import Config, load, read_yaml
 from road_ray.config.secrets import masked, redact
 from road_ray.distributed.connection import accepts_anonymous, refuse_open, require_token
 from road_ray.distributed.room import SCALE_UP_VARIABLE
@@ -350,9 +350,9 @@ def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
 
 
 def completed(words: Sequence[str], profile: Profile) -> tuple[list[str], str]:
-    """Return the command line with the workers of the profile, unless it says how it trains, and
-    with the run directory below ``run_root``, which identifies its run; an absolute one stays as it
-    is. Raises ``ConfigError`` for a relative one without ``run_root``.
+    """Return the command line with the workers of the profile, unless it or its YAML file says how
+    it trains, and with the run directory below ``run_root``, which identifies its run; an absolute
+    one stays as it is. Raises ``ConfigError`` for a relative one without ``run_root``.
     """
     done = list(words)
     number, key = _run_directory_word(done)
@@ -363,7 +363,9 @@ def completed(words: Sequence[str], profile: Profile) -> tuple[list[str], str]:
             "  allowed: an absolute path on a disk that the machines share\n  nothing was sent"
         )
     done[number] = f"{key}{run}"
-    if done[0] in _WITH_WORKERS and not any(word.startswith(_HOW) for word in done):
+    files = [Path(word) for word in done if word.endswith((".yaml", ".yml"))]
+    given = [f"{name}=" for file in files if file.is_file() for name in read_yaml(file).values]
+    if done[0] in _WITH_WORKERS and not any(word.startswith(_HOW) for word in [*done, *given]):
         for flag, value in (
             ("--workers", profile.workers),
             ("--gpus-per-worker", profile.gpus_per_worker),

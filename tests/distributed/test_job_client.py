@@ -87,6 +87,7 @@ def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jo
     [
         ("finetune a.yaml", " --workers 4 --gpus-per-worker 1"),
         ("finetune a.yaml workers=0", ""),
+        ("finetune own.yaml", ""),
         ("finetune a.yaml --workers 2", ""),
         ("finetune a.yaml --gpus-per-worker=2", ""),
         ("finetune a.yaml num_seeds=3 max_concurrent=3", ""),
@@ -96,7 +97,9 @@ def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jo
         ("sweep joint max_concurrent=2", ""),
     ],
 )
-def test_a_line_gets_options_that_its_verb_reads(jobs, tmp_path, line, added):
+def test_a_line_gets_options_that_its_verb_reads(jobs, tmp_path, monkeypatch, line, added):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").write_text("num_seeds: 3\nworkers: 2\n")
     jobs.profile = jobs.profile.model_copy(update={"gpus_per_worker": 1.0})
     job, _ = jobs.send([*line.split(), "--run-dir", "s"], tmp_path)
     assert job.line == f"road {line} --run-dir /runs/s{added}"

@@ -79,9 +79,7 @@ class Sweep:
 
 
 def complete(trials: Iterable[Any]) -> list[Any]:
-    """Return the complete trials with finite values: those of a report, or records of a sweep that
-    runs.
-    """
+    """Return the complete trials, of a report or as records, with finite values."""
     done = (trial for trial in trials if trial.state == "complete" and trial.values)
     return [trial for trial in done if all(map(isfinite, trial.values))]
 
@@ -115,13 +113,12 @@ def read_sweep(directory: Path) -> Sweep:
     except (OSError, RoadError):  # missing or damaged
         settings = {}
     study = _study(directory, settings)
-    trials = [_trial(trial) for trial in study.get_trials(deepcopy=False)]
     return Sweep(
         name=study.study_name,
         directory=directory,
         metrics=tuple(study.metric_names or settings["metric"]),
         larger=tuple(direction.name == "MAXIMIZE" for direction in study.directions),
-        trials=trials,
+        trials=[_trial(trial) for trial in study.get_trials(deepcopy=False)],
         logs=frozenset(
             key
             for trial in study.get_trials(deepcopy=False)

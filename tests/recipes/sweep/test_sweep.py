@@ -85,9 +85,7 @@ def test_failed_trials_are_named_and_tried_again_on_request(file):
     finished(config, ["complete", "failed"])
     done = run(config)
     assert [trial.number for trial in done.failed] == [1]
-    with pytest.raises(
-        ResourceError, match=r"1 of 2 trials failed, the first is 1:[^$]*retry_failed"
-    ):
+    with pytest.raises(ResourceError, match=r"1 of 2 trials failed, .* 1:[^$]*retry_failed"):
         done.check()
     again = run(load_sweep(file, ["trials=2", "retry_failed=true"]))
     assert [trial.state for trial in again.trials] == ["complete", "failed", "complete"]
@@ -124,8 +122,7 @@ def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
         "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
     )
     config = load_sweep(path, ["overrides.data.corpus=miniature"])
-    demand = check_sources(config)
-    assert demand == (
+    assert check_sources(config) == (
         StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
         StageDemand(teachers=True),
     )
