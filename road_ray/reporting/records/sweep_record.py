@@ -116,7 +116,7 @@ def read_sweep(directory: Path) -> Sweep:
     return Sweep(
         name=study.study_name,
         directory=directory,
-        metrics=tuple(study.metric_names or settings["metric"]),
+        metrics=tuple(study.metric_names or settings.get("metric", ["value"])),
         larger=tuple(direction.name == "MAXIMIZE" for direction in study.directions),
         trials=[_trial(trial) for trial in study.get_trials(deepcopy=False)],
         logs=frozenset(
