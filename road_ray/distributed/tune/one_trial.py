@@ -73,6 +73,7 @@ class Outcome:
     deviation: Sequence[float | None] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     teacher_seconds: float = 0.0
+    seconds: float = 0.0  # those of killed starts too
 
 
 OnReport = Callable[[Report], None]
@@ -194,7 +195,7 @@ def _run_trial(record: Record, work: Work) -> Record:
         values=() if bad else tuple(outcome.values),
         deviation=tuple(outcome.deviation),
         figures=dict(outcome.figures),
-        seconds=time.monotonic() - began,
+        seconds=max(outcome.seconds, time.monotonic() - began),
         teacher_seconds=outcome.teacher_seconds,
     )
 

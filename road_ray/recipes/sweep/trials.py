@@ -235,7 +235,8 @@ class TrialRunner:
             )
         values = [means[metric] for metric in self.sweep.metric]
         deviation = [deviations[metric] for metric in self.sweep.metric]
-        return Outcome(values, deviation, means, teacher_seconds)
+        total = means["cost/seconds"] * self.sweep.seeds
+        return Outcome(values, deviation, means, teacher_seconds, total)
 
     def _seed(
         self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
@@ -260,10 +261,7 @@ class TrialRunner:
             run = VERBS[verb].run(config, *given, context=context)
             teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
             teacher_seconds += (time.monotonic() - started) * teachers
-        metrics = {
-            name: float("nan") if value is None else float(value)
-            for name, value in run.metrics.items()
-        }
+        metrics = {n: math.nan if v is None else float(v) for n, v in run.metrics.items()}
         metrics["cost/seconds"] = before + time.monotonic() - began
         metrics["cost/parameters"] = float(parameters(run.hf_dir))
         return metrics, teacher_seconds

@@ -184,9 +184,7 @@ def test_after_a_restart_earlier_trials_are_the_measure(name, last):
     ("name", "value", "end"), [("asha", 0.5, "CONTINUE"), ("median", 0.05, "STOP")]
 )
 def test_a_resumed_trial_keeps_its_reports(name, value, end):
-    """Its first report after the restart stood in their place (asha), or it did not count there
-    (median).
-    """
+    """The first after the restart stood in their place (asha), or did not count there (median)."""
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
     study = optuna.create_study()
     for state in (TrialState.PRUNED, TrialState.PRUNED, TrialState.RUNNING):
