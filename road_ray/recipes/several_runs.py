@@ -139,9 +139,12 @@ def summarise_seeds(by_seed: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """
     rows = [{**row, **average(row)} for row in by_seed]
     metrics = means(rows)
-    evaluated = [name for name in rows[0] if name.startswith("eval/")]
+    evaluated = [name for name in rows[0] if name.startswith("eval/") and name in metrics]
     for statistic, of in (("median", median), ("best", max)) if len(rows) > 1 else ():
-        values = {name: float(of([row[name] for row in rows])) for name in evaluated}
+        values = {}
+        for name in evaluated:  # a calibration error is best where it is smallest
+            best = min if of is max and "/ece" in name else of
+            values[name] = float(best([row[name] for row in rows]))
         values |= average(values)
         metrics |= {f"{name}_{statistic}": value for name, value in values.items()}
     return metrics

@@ -53,6 +53,11 @@ def test_spread_by_hand():
     lines = [line.split() for line in text_tables.metrics_table(figures).splitlines()]
     assert lines[0] == ["metric", "value", "deviation", "median", "best"]
     assert lines[2] == [name, "50.00", "31.62", "55.00", "80.00"]
+    figures = summarise_seeds([{"eval/cola/ece": 3.0, name: 1.0}, {"eval/cola/ece": 5.0}])
+    assert figures == {"eval/cola/ece": 4.0, "eval/cola/ece_deviation": pytest.approx(2**0.5)} | {
+        "eval/cola/ece_median": 4.0,
+        "eval/cola/ece_best": 3.0,  # the smallest error
+    }
 
 
 def test_the_average_of_medians_is_counted_as_the_paper_counts():
