@@ -42,9 +42,9 @@ def check_attention(name: str) -> None:
 
 
 def hugging_face_config(
-    size: EncoderConfig, vocab_size: int, **options: object
+    size: EncoderConfig, vocab_size: int, pad_id: int = 0, **options: object
 ) -> PreTrainedConfig:
-    """Return the Hugging Face configuration of an encoder of ``size``.
+    """Return the Hugging Face configuration of an encoder of ``size``, padded with ``pad_id``.
 
     Raises ``ConfigError`` if the heads do not divide the width, or if the family has one width and
     ``size`` two.
@@ -66,6 +66,7 @@ def hugging_face_config(
         options = {"hidden_act": "gelu"} | options  # exact, as in the other families
     return CONFIG_MAPPING[size.family](
         vocab_size=vocab_size,
+        pad_token_id=pad_id,
         num_hidden_layers=size.layers,
         hidden_size=size.hidden_size,
         num_attention_heads=size.heads,
@@ -133,10 +134,10 @@ def _inner_width(config: PreTrainedConfig) -> str:
 
 
 def new_language_model(
-    size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None
+    size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None, pad_id: int = 0
 ) -> PreTrainedModel:
     """Return a masked language model with random weights, of the family of ``like`` if given."""
-    config = hugging_face_config(size, vocab_size) if like is None else sized_config(like, size)
+    config = sized_config(like, size) if like else hugging_face_config(size, vocab_size, pad_id)
     encoder_class(config)
     model: PreTrainedModel = class_of(MODEL_FOR_MASKED_LM_MAPPING, config)(config)
     if like is None:
@@ -145,7 +146,7 @@ def new_language_model(
 
 
 def new_discriminator(
-    size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None
+    size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None, pad_id: int = 0
 ) -> PreTrainedModel:
     """Return an encoder with a head that scores every token, with random weights, of the family of
     ``like`` if given.
@@ -156,7 +157,7 @@ def new_discriminator(
         config = sized_config(like, size, num_labels=1)
     else:
         options = {} if size.family == "electra" else {"num_labels": 1}
-        config = hugging_face_config(size, vocab_size, **options)
+        config = hugging_face_config(size, vocab_size, pad_id, **options)
     is_electra = config.model_type == "electra"
     kind = class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
     if kind is None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.corpus.memory_mapped_corpus import Corpus, tokenizer_digest
 from road_ray.data.model_files import locate_model, read_config
-from road_ray.data.tokenizer import load_tokenizer, special_ids
+from road_ray.data.tokenizer import load_tokenizer, pad_id_of, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models import encoder
 from road_ray.models.architectures import encoder_class
@@ -65,15 +65,15 @@ class _ModelBuilder:
     """Builder of the models of an objective, the generator first."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, config: PretrainConfig) -> None:
-        self.init, self.size = config.init, config.encoder
+        self.init, self.size, self.settings = config.init, config.encoder, config.generator
         self.like = stored_config(self.size, self.init)
         if self.like is not None:
             self.size = encoder.size_of(self.like, self.size)
         self.corpus, self.special = corpus, special_ids(tokenizer)
-        self.settings = config.generator
         self.generator: Generator | None = None
         self.heads: dict[str, list[str]] = {}
         self.vocab_size = len(tokenizer)
+        self.tokens = self.vocab_size, self.like, pad_id_of(tokenizer)
         for name, place in (("init", self.init), ("generator.init", self.settings.init)):
             if place:
                 check_tokenizer(name, place, tokenizer)
@@ -84,9 +84,9 @@ class _ModelBuilder:
             self.generator = self._generator()
             return self.generator
         if name == "model":
-            model: Any = encoder.new_language_model(self.size, self.vocab_size, self.like)
+            model: Any = encoder.new_language_model(self.size, *self.tokens)
         else:
-            model = encoder.new_discriminator(self.size, self.vocab_size, self.like)
+            model = encoder.new_discriminator(self.size, *self.tokens)
         if isinstance(self.generator, PreTrainedModel) and self.like is None:
             # The generator's embeddings, which may be trained.
             source: Any = self.generator.base_model.embeddings
@@ -117,7 +117,7 @@ class _ModelBuilder:
         # It is not kept after the training, so its family may differ from the encoder's.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
-        model: Any = encoder.new_language_model(size, self.vocab_size, self.like)
+        model: Any = encoder.new_language_model(size, *self.tokens)
         if settings.init:
             encoder.load_language_model(model, settings.init, self.vocab_size)
         if settings.kind == "frozen":

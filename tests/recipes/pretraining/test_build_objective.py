@@ -47,6 +47,13 @@ def test_other_encoders_are_trained_and_gone_on_from(attempt, tmp_path, family):
     attempt("second", init=hf, generator__init=hf, objective__name="replace_mlm", **chosen).good()
 
 
+def test_the_row_of_padding_is_that_of_the_tokenizer(attempt, tmp_path):
+    """It is not trained; it was row 0, which is the beginning of a row for RoBERTa."""
+    attempt(data__tokenizer=publish(tmp_path / "init", "roberta"), training__steps=1).good()
+    for place in (tmp_path / "run" / "hf", tmp_path / "run" / "hf" / "generator"):
+        assert AutoModel.from_pretrained(place).get_input_embeddings().padding_idx == 1
+
+
 @pytest.mark.parametrize("kind", ["uniform", "unigram"])
 def test_generators_that_look_at_no_context(attempt, tmp_path, kind):
     attempt(generator__kind=kind, training__steps=1).good()
