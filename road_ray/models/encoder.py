@@ -251,15 +251,18 @@ def load_parts(
     the names of those that were ``kept`` and those that stay ``new``.
 
     A head is kept if all of its weights are stored in the right shapes. Raises ``ConfigError`` for
-    an encoder of another size; ``key`` is the configuration key of the directory.
+    an encoder of another size or form; ``key`` is the configuration key of the directory.
     """
     stored, missing = load_stored(type(model), directory)
     check_vocabulary(stored.config.vocab_size, tokenizer_size, str(directory))
     try:
+        for name in ("hidden_act", "is_decoder", "layer_norm_eps", "tie_word_embeddings"):
+            if (theirs := getattr(stored.config, name, None)) != getattr(model.config, name, None):
+                raise RuntimeError(f"{name} is {theirs} there")
         model.base_model.load_state_dict(stored.base_model.state_dict())
     except RuntimeError as error:
         raise ConfigError(
-            f"{key} = {directory}: has another size than `encoder` and `generator` give:\n"
+            f"{key} = {directory}: has another size or form than `encoder` and `generator` give:\n"
             f"  {str(error).splitlines()[-1].strip()}\n"
             "  fix: encoder.family=init takes family and sizes from init and generator.init; or "
             "change encoder.*, generator.scale and generator.depth"

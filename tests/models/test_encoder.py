@@ -134,3 +134,7 @@ def test_a_stored_language_model_fills_one_of_its_size(tmp_path):
     wide = new_language_model(TINY.model_copy(update={"hidden_size": 64}), 100)
     with pytest.raises(ConfigError, match=r"(?s)generator\.init = .*has another size"):
         load_language_model(wide, str(tmp_path / "run"), 100)
+    stored.config.tie_word_embeddings = False
+    stored.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"tie_word_embeddings is False there\n.*family=init"):
+        load_parts(model, tmp_path, "init", 100)

@@ -56,7 +56,7 @@ def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_p
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("encoder__hidden_size", 64, "has another size than `encoder`"),
+        ("encoder__hidden_size", 64, "has another size or form than"),
         ("data__max_length_tokens", 256, "= 256 exceeds the position table"),
         ("training__steps", "null", "training.steps is not given"),
         ("encoder__heads", 5, "encoder.heads = 5"),
