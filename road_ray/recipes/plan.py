@@ -126,13 +126,9 @@ def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any],
     sampled, is_complete = sample_of(
         settings, place, min(max(num_bytes, _LEAST_BYTES), _MOST_BYTES)
     )
-    paths = {"corpus": sampled.corpus, "shards": sampled.shards, "tokenizer": sampled.tokenizer}
-    changes = {key: None if value is None else str(value) for key, value in paths.items()}
+    changes = {f"data.{key}": getattr(sampled, key) for key in ("corpus", "shards", "tokenizer")}
     rows = sum(phase.steps * phase.batch_size for phase in parts) / parts[-1].end
-    passes = config.training.passes
-    return {f"data.{key}": value for key, value in changes.items()}, (
-        None if is_complete else rows * passes
-    )
+    return changes, None if is_complete else rows * config.training.passes
 
 
 def measured_steps(config: Config, recipe: Callable[..., object]) -> Measured:

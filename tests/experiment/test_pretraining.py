@@ -15,7 +15,8 @@ from road_ray.verbs import configure
 
 
 def flops(config):
-    return flops_per_step(config) * config.training.steps
+    untrained = config.model_copy(update={"init": ""})  # no stage has run yet
+    return flops_per_step(untrained) * config.training.steps
 
 
 def stages(config):

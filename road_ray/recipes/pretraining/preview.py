@@ -12,6 +12,7 @@ from torch import Tensor
 
 from road_ray.config import load
 from road_ray.data.batching import Batch
+from road_ray.data.corpus.prepare_corpus import corpus_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import scale_encoder, size_of
@@ -20,7 +21,7 @@ from road_ray.objectives.pretraining import registry
 from road_ray.objectives.pretraining.generator import CorruptingObjective, MaskingObjective
 from road_ray.recipes.pretraining.build_objective import config_at, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.pretrain import phases, prepare
+from road_ray.recipes.pretraining.pretrain import corpus_settings, phases, prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.training import profile
 from road_ray.training.checkpoint_directory import Checkpoints
@@ -39,7 +40,8 @@ def flops_per_step(config: PretrainConfig) -> float:
     small = scale_encoder(size, config.generator.scale, config.generator.depth)
     if stored is not None and config.generator.init:
         small = size_of(config_at(config.generator.init, "generator.init"), small)
-    vocab_size = config.data.vocab_size if not config.data.tokenizer else 30_522
+    data = corpus_settings(config)
+    vocab_size = data.vocab_size if data.tokenizer is None else len(corpus_tokenizer(data, ""))
     generates = "generator" in registry.models_of(registry.objective_class(config.objective.name))
     generates = generates and config.generator.kind in ("model", "frozen")
     total, parts = 0.0, phases(config)

@@ -16,6 +16,8 @@ from road_ray.training.checkpoint_state import load_weights
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure, preset_config
 
+LEARNT = {"data.tokenizer": None, "data.vocab_size": 30_522}  # in the place of a file
+
 
 @pytest.mark.parametrize(
     ("name", "published"),
@@ -28,13 +30,20 @@ from road_ray.verbs import configure, preset_config
     ],
 )
 def test_presets_cost_what_the_released_script_says(name, published):
-    config = preset_config(name)
+    config = override(preset_config(name), LEARNT)
     steps = config.training.steps
     assert flops_per_step(config) * steps == pytest.approx(published, rel=2e-3)
 
 
+def test_the_vocabulary_is_that_of_the_tokenizer(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    named = override(preset_config("electra_small"), {"data.tokenizer": str(tmp_path)})
+    learnt = {"data.tokenizer": None, "data.vocab_size": len(tokenizer)}
+    assert flops_per_step(named) == flops_per_step(override(named, learnt))
+
+
 def test_every_objective_has_a_cost_and_the_order_is_plain():
-    small = preset_config("electra_small")
+    small = override(preset_config("electra_small"), LEARNT)
     costs = {n: flops_per_step(override(small, {"objective.name": n})) for n in OBJECTIVES}
     assert costs["mlm"] < costs["replace_mlm"] < costs["all_tokens_mlm"]
     assert costs["electra"] == costs["electra_masked"] == costs["adversarial"]
@@ -43,7 +52,7 @@ def test_every_objective_has_a_cost_and_the_order_is_plain():
 
 
 def test_a_frozen_generator_costs_half_and_none_nothing():
-    small = preset_config("electra_small")
+    small = override(preset_config("electra_small"), LEARNT)
     joint, frozen, none = (
         flops_per_step(override(small, changed))
         for changed in ({}, {"generator.kind": "frozen"}, {"generator.kind": "unigram"})
@@ -52,7 +61,7 @@ def test_a_frozen_generator_costs_half_and_none_nothing():
 
 
 def test_phases_cost_what_their_rows_do():
-    base = override(preset_config("electra_base"), {"training.steps": 1000})
+    base = override(preset_config("electra_base"), LEARNT | {"training.steps": 1000})
     first = {"data.shorter_first.128.fraction": 0.9, "data.shorter_first.128.batch_size": 1024}
     short = {"data.max_length_tokens": 128, "data.batch_size": 1024}
     phased, short = (flops_per_step(override(base, keys)) for keys in (first, short))
