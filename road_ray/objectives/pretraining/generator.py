@@ -98,8 +98,7 @@ class Frequencies(nn.Module):
         self, labels: Tensor, noise: Tensor, temperature: float, disallow_correct: bool
     ) -> GeneratorOutput:
         """Return one sample per chosen position: ``[N], [N] -> [N]``."""
-        tempered = self.probabilities ** (1 / temperature)
-        tempered = (tempered / tempered.sum()).repeat(len(labels), 1)
+        tempered = torch.softmax(self.probabilities.log() / temperature, 0).repeat(len(labels), 1)
         entropy = torch.special.entr(tempered).sum()
         loss = -self.probabilities[labels].clamp(min=1e-30).log().sum()
         num_correct = (labels == self.probabilities.argmax()).sum()

@@ -90,6 +90,10 @@ class ObjectiveConfig(Config):
             raise ValueError("mask_fraction\n    allowed: 0 <= value <= 1")
         if options.get("temperature", 1) <= 0:
             raise ValueError("temperature\n    allowed: value > 0")
+        least = {"candidates": 2, "shared_layers": 0, "selection_weight": 0, "generator_weight": 0}
+        for name in options.keys() & least:
+            if options[name] < least[name]:
+                raise ValueError(f"{name}\n    allowed: {least[name]} or more")
         return options
 
 

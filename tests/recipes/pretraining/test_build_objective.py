@@ -97,8 +97,9 @@ def test_an_unknown_objective_option_or_family_is_refused(attempt):
     attempt(objective__name="mc_bert", objective__options__candidates=4.5).refused(
         2, "allowed: a value like its default, 10"
     )
-    for name, value, allowed in (("temperature", 0, "value > 0"), ("mask_fraction", 2, "<= 1")):
-        attempt(**{f"objective__options__{name}": value}).refused(2, allowed)
+    allowed = {"temperature": "value > 0", "mask_fraction": "<= 1", "candidates": "2 or more"}
+    for name, message in allowed.items():
+        attempt(**{f"objective__options__{name}": -1}).refused(2, message)
     attempt(encoder__family="init").refused(2, "family = init without init")
 
 
