@@ -53,8 +53,8 @@ class EncoderConfig(AttentionConfig):
     ``encoder.embedding_size`` to ``encoder.hidden_size`` where they differ. ``bert``: without that
     map, so both sizes must be equal. ``albert``: all layers share the weights of one, which reduces
     the number of parameters but not the time of a step. ``init``: family and sizes of the model
-    that ``init`` names, such as RoBERTa or DeBERTa-v3; ``encoder.layers`` to
-    ``encoder.max_length_tokens`` are then not read."""
+    that ``init`` names, such as RoBERTa or DeBERTa-v3; of ``encoder`` only ``encoder.attention`` is
+    then read besides."""
     layers: int = Field(12, ge=1)
     """Number of transformer layers. 12 in ELECTRA-Small and ELECTRA-Base, 24 in ELECTRA-Large."""
     hidden_size: int = Field(256, ge=8)

@@ -39,7 +39,6 @@ _DATA_SHEETS = {
 }
 _PRODUCTS = 5  # the fastest counts
 _BACKWARD = 2  # FLOPs of a backward pass, as a multiple of the forward pass
-SHARE = "time/mfu"
 _STEPS = 3  # measured, after one that warms up
 _FIRST_ROWS = 2
 _ROWS_SECOND = ("noise", "teacher_logits", "teacher_weights")  # in which they are dimension 1
@@ -72,14 +71,15 @@ class ModelFlopsUtilization:
         rate = peak_flops(self._worker.device, self._autocast or torch.float32)
         positions_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
         utilization = self._flops_per_position * positions_per_second / (rate * self._worker.size)
-        return {**row, SHARE: utilization}
+        return {**row, "time/mfu": utilization}
 
 
 def forward_flops(
     objective: nn.Module, batch: Batch, worker: Worker, autocast: torch.dtype | None
 ) -> int:
     """Return the FLOPs of one forward pass as ``torch.utils.flop_counter`` counts them; on a CPU it
-    does not count attention. Its hooks fail under ``no_grad`` at modules that are given parameters.
+    does not count attention without dropout. Its hooks fail under ``no_grad`` at modules that are
+    given parameters.
     """
     with (
         # A compiled encoder that is first met under the counter is never compiled again.

@@ -16,7 +16,6 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.profile import SHARE
 from road_ray.training.worker import Worker
 from tests.objectives.tiny import KINDS as OBJECTIVES
 from tests.objectives.tiny import objective_of
@@ -193,7 +192,7 @@ def test_the_journal_tells_rate_norm_and_means(tmp_path):
     # A report judges whether these fall: other values stand in `_NO_LOSS` of reporting/health.py.
     assert set(filter(is_loss, rows[0])) == {"train/generator", "train/discriminator"}
     assert {"time/step_seconds", "time/tokens_per_second"} <= rows[0].keys()
-    assert 0 < rows[0][SHARE] < 1
+    assert 0 < rows[0]["time/mfu"] < 1
 
 
 def test_bf16_trains_and_keeps_weights_in_fp32(tmp_path):

@@ -10,7 +10,7 @@ import torch
 from road_ray.data.mixing import accumulated
 from road_ray.training import profile
 from road_ray.training.loop import train
-from road_ray.training.profile import SHARE, ModelFlopsUtilization, forward_flops
+from road_ray.training.profile import ModelFlopsUtilization, forward_flops
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.training import conftest as tiny
@@ -104,7 +104,7 @@ def test_the_share_is_operations_over_rate(monkeypatch):
     places = batch["attention_mask"].numel()
     # Ten such steps a second, a quarter of whose places are padding: 3 * 10 / 1000.
     row = {"time/tokens_per_second": 10 * places * 0.75, "data/padding_fraction": 0.25}
-    assert share.of(row, [batch])[SHARE] == pytest.approx(0.03)
+    assert share.of(row, [batch])["time/mfu"] == pytest.approx(0.03)
 
 
 @pytest.mark.parametrize(
