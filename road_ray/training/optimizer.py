@@ -24,9 +24,7 @@ def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float
     if schedule == "constant":
         return warm
     if schedule == "warmup_then_decay":
-        if step < warmup_steps:
-            return warm
-        return (total_steps - step) / max(1, total_steps - warmup_steps)
+        return warm * min(1.0, (total_steps - step) / max(1, total_steps - warmup_steps))
     return warm * (1 - step / total_steps)
 
 
@@ -158,10 +156,8 @@ def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict
 
 def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAdamW:
     """Return the configured optimizer of an objective, at rate 0 until ``set_rate``."""
-    groups = parameter_groups(objective, config)
-    if config.name == "lamb":
-        return Lamb(groups, config)
-    return ElectraAdamW(groups, config)
+    kind = Lamb if config.name == "lamb" else ElectraAdamW
+    return kind(parameter_groups(objective, config), config)
 
 
 def clip(module: nn.Module, max_norm: float) -> torch.Tensor:
