@@ -153,12 +153,12 @@ def new_discriminator(
 
     Raises ``ConfigError`` for a family without a head for tokens.
     """
+    is_electra = (like.model_type if like else size.family) == "electra"
+    num_labels = 2 if is_electra else 1  # ELECTRA's own head has none: the default of later heads
     if like is not None:
-        config = sized_config(like, size, num_labels=1)
+        config = sized_config(like, size, num_labels=num_labels)
     else:
-        options = {} if size.family == "electra" else {"num_labels": 1}
-        config = hugging_face_config(size, vocab_size, pad_id, **options)
-    is_electra = config.model_type == "electra"
+        config = hugging_face_config(size, vocab_size, pad_id, num_labels=num_labels)
     kind = class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
     if kind is None:
         raise ConfigError(

@@ -165,8 +165,7 @@ def settings(pretraining, tmp_path):
 @pytest.mark.parametrize("objective", ["mlm", "electra"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_steps_from_a_published_model(family, objective, settings, tmp_path):
-    head = "ForMaskedLM" if objective == "mlm" else ""
-    init = publish(tmp_path / "init", family, head)
+    init = publish(tmp_path / "init", family, "ForMaskedLM" if objective == "mlm" else "")
     chosen = settings | {"init": str(init), "objective.name": objective, "optimizer.peak_lr": 1e-5}
     if objective == "electra":
         chosen |= {"generator.scale": 0.5, "generator.depth": 0.5, "generator.tying": "none"}
@@ -183,7 +182,8 @@ def test_two_steps_from_a_published_model(family, objective, settings, tmp_path)
     kind = AutoModelForMaskedLM if objective == "mlm" else detector
     loaded, report = kind.from_pretrained(run.hf_dir, output_loading_info=True)
     assert not report["missing_keys"]
-    assert loaded.config.model_type == family
+    labels = 1 if kind is AutoModelForTokenClassification else 2  # the default of later heads
+    assert (loaded.config.model_type, loaded.config.num_labels) == (family, labels)
     longest = longest_row(load_encoder(str(run.hf_dir)))
     assert longest == (161 if family == "xlm-roberta" else 160)  # its padding has the index 0
     assert AutoTokenizer.from_pretrained(run.hf_dir).model_max_length == longest
