@@ -7,6 +7,11 @@ calls a recipe (``road_ray.recipes``). Heavy libraries load with the verb that n
 verb that runs a recipe, add an entry to ``road_ray.verbs``.
 """
 
-from road_ray.cli.app import main
+import sys
+
+try:
+    from road_ray.cli.app import main
+except KeyboardInterrupt:  # while modules load; `main` has its own way of stopping
+    sys.exit(6)
 
 __all__ = ["main"]

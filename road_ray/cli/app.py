@@ -235,9 +235,8 @@ def main() -> None:
             app(prog_name="road")
         except OSError as error:
             where = str(error.filename or "standard output")[:200]
-            raise ResourceError(
-                f"{where}: {error.strerror or error}\n  fix: remove the cause"
-            ) from error
+            text = f"{where}: {error.strerror or error}\n  fix: remove the cause"
+            raise ResourceError(text) from error
         except RuntimeError as error:
             if "home directory" not in str(error):
                 raise

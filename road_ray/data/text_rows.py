@@ -223,7 +223,12 @@ def encode_spans(
     """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    _check_limits(max_length_tokens, max_question_tokens, special)
+    if max_length_tokens < (least := max_question_tokens + special + 1):
+        raise ConfigError(
+            f"max_length_tokens = {max_length_tokens} leaves no room for the context beside a "
+            f"question of max_question_tokens = {max_question_tokens} and {special} special tokens"
+            f"\n  fix: data.max_length_tokens={least} or more, or fewer data.max_question_tokens"
+        )
     none: dict[str, Any] = {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
     if not train:
         none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
@@ -307,16 +312,6 @@ def _in_context(
     places = np.where(has_all[:, None], places, 0)
     part = {"example": example, "places": places, "offsets": offsets, "max_context": most}
     return part, last >= 0
-
-
-def _check_limits(max_length: int, max_question: int, num_special: int) -> None:
-    if max_length <= max_question + num_special:
-        raise ConfigError(
-            f"max_length_tokens = {max_length} leaves no room for the context beside a question of "
-            f"max_question_tokens = {max_question} and {num_special} special tokens\n"
-            f"  fix: data.max_length_tokens={max_question + num_special + 1} or more, or fewer "
-            "data.max_question_tokens"
-        )
 
 
 def _cut(

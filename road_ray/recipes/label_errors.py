@@ -90,10 +90,8 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
 
 def _folds(data: FinetuneDataConfig, tokenizer: Any, num_folds: int) -> list[Split]:
     """Return the training rows of each fold."""
-    splits = [
-        load_split(data.dataset, "train", data, tokenizer, keep=partial(_is_in, fold, num_folds))
-        for fold in range(num_folds)
-    ]
+    kept = [lambda example, n=n: fold_of(example, num_folds) == n for n in range(num_folds)]
+    splits = [load_split(data.dataset, "train", data, tokenizer, keep=keep) for keep in kept]
     if not isinstance(splits[0].task.kind, Classify | MultiLabel):
         raise ConfigError(
             f"{data.dataset}: has no classes\n"
@@ -108,10 +106,6 @@ def _named(kind: Kind, answer: Any) -> str:
     if isinstance(kind, Classify):
         return str(kind.labels[answer])
     return label_set_text(kind.labels, [kind.labels[n] for n in np.flatnonzero(answer)])
-
-
-def _is_in(fold: int, num_folds: int, example: Example) -> bool:
-    return fold_of(example, num_folds) == fold
 
 
 def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDArray[np.float64]:

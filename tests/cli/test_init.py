@@ -23,9 +23,8 @@ def reviews(tmp_path, monkeypatch):
 
 
 def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
-    result = road(
-        "init", "reviews.csv", "--label", "stars", "--kind", "regress", "--init", "my/model"
-    )
+    line = "init reviews.csv --label stars --kind regress --init my/model"
+    result = road(*line.split())
     assert result.out.splitlines()[-1] == "next: road finetune reviews.yaml"
     assert "range: 1 to 4" in result.out
     assert "rows: 36 to train on, 4 to evaluate on" in result.out
@@ -41,9 +40,8 @@ def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
     assert verb_of_file(reviews / "reviews.yaml") == "finetune"
     config = configure("finetune", path=reviews / "reviews.yaml")
     assert (config.init, config.data.sets["reviews"].kind) == ("my/model", "regress")
-    assert sorted(path.name for path in reviews.iterdir()) == [
-        *("finetune.schema.json", "reviews.csv", "reviews.yaml")
-    ]
+    names = {path.name for path in reviews.iterdir()}
+    assert names == {"finetune.schema.json", "reviews.csv", "reviews.yaml"}
 
 
 def test_an_odd_name_is_quoted_in_command_and_file(road, reviews):

@@ -15,9 +15,8 @@ def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
     for word in ("runs/lr=1e-4/my.yaml", str(tmp_path / "lr=1e-4.yaml"), "lr=1e-4.yaml"):
         assert CommandLine.read([word, "seed=5"]) == CommandLine(None, Path(word), ("seed=5",))
     assert CommandLine.read(["lr=1e-4.yaml"]).config("finetune").seed == 4
-    assert CommandLine.read(["a/b-v1.5", "x.csv"], word="init", file="data.file").overrides == (
-        *("init=a/b-v1.5", "data.file=x.csv"),
-    )
+    read = CommandLine.read(["a/b-v1.5", "x.csv"], word="init", file="data.file")
+    assert read.overrides == ("init=a/b-v1.5", "data.file=x.csv")
     for word in ("data.root=../data", "init=runs/a=b/hf", "data.corpus=s3://b/a=1"):
         assert is_override(word)
 

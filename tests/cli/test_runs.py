@@ -121,12 +121,9 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
     assert len(result.out.splitlines()) == 2 + len(names)
     for shown in (r"a\nverb  evil\u202e", r"b\r\x1b[31m", r"caf\udce9", r"\u2066c\ttab"):
         assert shown in result.out
-    assert {row["name"] for row in json.loads(road("runs", "list", tmp_path, "--json").out)} == {
-        *names
-    }
-    assert (
-        road("report", *(tmp_path / name for name in names), "--output", tmp_path / "x").code == 0
-    )
+    listed = json.loads(road("runs", "list", tmp_path, "--json").out)
+    assert {row["name"] for row in listed} == {*names}
+    assert road("report", *map(tmp_path.joinpath, names), "--output", tmp_path / "x").code == 0
     assert not set("\u202e\u2066\x1b") & set((tmp_path / "x").read_text(encoding="utf-8"))
 
 

@@ -181,8 +181,8 @@ def _texts(
             "training leaves them out, a distillation may read their texts (data.unlabelled)"
         )
     start = {"kind": kind} if kind != "classify" else {}
-    ids = {"id": id_name} if id_name else {}
-    return Guess(source, kind, {**start, "text": texts, **ids, **entry}, reasons)
+    entry |= {"id": id_name} if id_name else {}
+    return Guess(source, kind, {**start, "text": texts, **entry}, reasons)
 
 
 def _add_labels(made: Guess, place: str) -> None:

@@ -73,8 +73,7 @@ def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, 
 
 
 def _gold(split: Split, index: int, tokens: list[str]) -> str:
-    kind = split.task.kind
-    gold = split.features.gold
+    kind, gold = split.task.kind, split.features.gold
     if isinstance(kind, Span):
         start, end = int(gold["start_positions"][index]), int(gold["end_positions"][index])
         if start == 0:

@@ -93,8 +93,9 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
         sets[name] = sets.get(name, {}) | entry.model_dump(mode="json", exclude_unset=True)
     names = list(data.datasets) or trained_on
     if not names:
+        there = "" if Path(model).expanduser().exists() else ", which is no directory here,"
         raise ConfigError(
-            f"data.datasets is not given, and {model} does not say what it was trained on\n"
+            f"data.datasets is not given, and {model}{there} does not say what it was trained on\n"
             "  fix: data.datasets=[NAME] of `road data list`, or `road init FILE`, which writes a "
             f"YAML file: road evaluate NAME.yaml init={model}"
         )

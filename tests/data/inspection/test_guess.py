@@ -331,9 +331,6 @@ def test_answers_are_the_tokens_between_their_ends(source, vocabulary):
             assert tokens.split()[start : end + 1] == words.split()
             answers += 1
     assert 0 < answers < 40
-
-
-def test_a_split_without_labels_is_shown_too(source, vocabulary):
     assert "gold: unknown" in format_rows("sst2", "test", source, vocabulary, 1)
 
 

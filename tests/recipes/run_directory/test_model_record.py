@@ -80,7 +80,7 @@ def test_a_run_its_model_and_a_copy_of_it_know_their_data(recorded, tmp_path):
     copy = model.rename(tmp_path / "copy")
     with pytest.raises(ConfigError, match="records its columns and labels, but no files"):
         with_trained_data(EvaluateDataConfig(), str(copy))
-    with pytest.raises(ConfigError, match="does not say what it was trained on"):
+    with pytest.raises(ConfigError, match="no directory here, does not say"):
         with_trained_data(EvaluateDataConfig(), "org/of-the-hub")
     head = tmp_path / "heads" / "sst2"  # of a mixture: it has learnt fewer sets than the model
     head.mkdir(parents=True)
