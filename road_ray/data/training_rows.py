@@ -107,7 +107,7 @@ def corrected(
         label = str(example.label)
         if several and example.label is not None:
             label = label_set_text(task.kind.labels, listed_labels(label, example.where))
-        same = (example.fold_text(), label)
+        same = (example.texts, label)
         correction = corrections.get(same)
         unused.discard(same)
         if correction is None:
@@ -115,10 +115,10 @@ def corrected(
         elif correction != DROP:
             kept.append(replace(example, label=correction))
     if unused:
-        text, label = min(unused)
+        texts, label = min(unused)
         raise DataError(
             f"{path}: {len(unused)} of {len(corrections)} rows are of no training row of "
-            f"{dataset.name}, such as {text[:80]!r} with the label {label!r}\n"
+            f"{dataset.name}, such as {' | '.join(texts)[:80]!r} with the label {label!r}\n"
             "  fix: use the table of this data set, with the same data.max_rows and "
             "data.label_noise; only its column correction may be edited"
         )
@@ -130,7 +130,7 @@ def label_set_text(labels: Sequence[str], chosen: Collection[str]) -> str:
     return json.dumps([label for label in labels if label in chosen], ensure_ascii=False)
 
 
-def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple[str, str], str]:
+def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple[Any, str], str]:
     """Return the correction of each row that has one, by its texts and label."""
     corrections, labels, several = {}, kind.labels, isinstance(kind, MultiLabel)
     for where, row in table_rows(path):
@@ -152,7 +152,7 @@ def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple
             )
         texts = (row["text"], row.get("text_pair") or "")[:num_texts]
         if correction:
-            corrections[TextExample("", texts, None, "").fold_text(), label] = correction
+            corrections[texts, label] = correction
     return corrections
 
 

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.special import expit, softmax
 
-from road_ray.data.batching import Batch
 from road_ray.data.examples import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import Classify, Kind, MultiLabel
@@ -72,19 +71,20 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
             "%s: the teachers predict %s for every row, so they cannot judge labels: train longer",
             *(teachers, *predicted),
         )
-    order, told = np.lexsort((errors.margin, ~errors.suspected)), set[tuple[str, str]]()
+    order, told = np.lexsort((errors.margin, ~errors.suspected)), set[tuple[Any, str]]()
     for number in order.tolist():
         example = examples[known[number]]
         assert isinstance(example, TextExample)
         label, suggested = named(labels[number]), named(errors.suggested[number])
-        if (same := (example.fold_text(), label)) in told:
-            continue  # also a pair that is trained on in both orders
+        name = example.id.removesuffix(" turned")  # a pair that is trained on in both orders
+        texts = example.texts if name == example.id else example.texts[::-1]
+        if (same := (texts, label)) in told:
+            continue
         told.add(same)
         correction = (suggested if relabel else DROP) if errors.suspected[number] else ""
         confidence, margin = errors.self_confidence[number], errors.margin[number]
-        texts = (*example.texts, "")[:2]
-        values = (correction, label, suggested, round(confidence, 4), round(margin, 4), *texts)
-        rows.append(dict(zip(FIELDS, (*values, example.id), strict=True)))
+        judged = (correction, label, suggested, round(confidence, 4), round(margin, 4))
+        rows.append(dict(zip(FIELDS, (*judged, *(*texts, "")[:2], name), strict=True)))
     return rows
 
 
@@ -112,17 +112,17 @@ def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDA
     """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``, which sum
     to 1 unless a row may have several labels.
     """
-    several = isinstance(split.task.kind, MultiLabel)
-    total = np.zeros((len(split.examples), split.task.kind.width))
-    for directory in directories:
+    rows, kind = split.features, split.task.kind
+
+    def shares(directory: str) -> Any:
         teacher = Teacher(directory, split.task, device=Worker.alone().device)
+        # Those of windows are joined before they are probabilities, as in an evaluation.
+        joined = batched_logits(lambda x: teacher.logits(**inputs_of(x)), rows, kind, pad_id)
+        logits = np.array(joined, np.float64).reshape(-1, kind.width)
+        return expit(logits) if isinstance(kind, MultiLabel) else softmax(logits, -1)
 
-        def forward(batch: Batch, teacher: Teacher = teacher) -> Tensor:
-            logits = teacher.logits(**inputs_of(batch))
-            return logits.sigmoid() if several else logits.softmax(-1)
-
-        total += batched_logits(forward, split.features, split.task.kind, pad_id)
-    return total / len(directories)
+    mean: NDArray[np.float64] = np.mean([*map(shares, directories)], 0)
+    return mean
 
 
 class LabelErrors(NamedTuple):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
+import yaml
 
 import road_ray as rr
 from road_ray.config import load
@@ -19,6 +21,7 @@ from road_ray.data.training_rows import FIELDS, corrected, fold_of
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.label_errors import find_label_errors, find_label_set_errors, label_errors
 from road_ray.recipes.train.config import FinetuneConfig
+from tests.runs import plain_logits
 
 pytestmark = pytest.mark.trained
 
@@ -28,10 +31,10 @@ def ranked(folded):
     return label_errors(folded.directory / "teachers.json")
 
 
-def train_examples(sentiment, **more):
-    config = load(FinetuneConfig, overrides=sentiment | more)
+def train_split(overrides, **more):
+    config = load(FinetuneConfig, overrides=overrides | more)
     tokenizer = load_tokenizer(config.init + "/hf")
-    return load_split("sst2", "train", config.data, tokenizer).examples
+    return load_split(config.data.dataset, "train", config.data, tokenizer)
 
 
 def write(path, rows):
@@ -43,11 +46,8 @@ def write(path, rows):
 
 
 def test_each_row_is_ranked_once_by_teachers_that_have_not_seen_it(ranked, folded, sentiment):
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    examples = train_examples(sentiment)
-    assert len(ranked) == len({(e.fold_text(), e.label) for e in examples})
+    examples = train_split(sentiment).examples
+    assert len(ranked) == len({(e.texts, e.label) for e in examples})
     suspected = [bool(row["correction"]) for row in ranked]
     assert suspected == sorted(suspected, reverse=True)
     margins = [row["margin"] for row in ranked if not row["correction"]]
@@ -58,29 +58,36 @@ def test_each_row_is_ranked_once_by_teachers_that_have_not_seen_it(ranked, folde
     shares = []
     for number in (0, 1):
         place = places / f"teacher-{number}" / "hf"
-        model = AutoModelForSequenceClassification.from_pretrained(place).eval()
-        inputs = AutoTokenizer.from_pretrained(place)(row["text"], return_tensors="pt")
-        with torch.no_grad():
-            share = model(**inputs).logits.softmax(-1)[0]
-        shares.append(float(share[model.config.label2id[row["label"]]]))
+        names = json.loads((place / "config.json").read_text())["label2id"]
+        share = plain_logits(place, [row["text"]]).softmax(-1)[0]
+        shares.append(float(share[names[row["label"]]]))
     assert row["self_confidence"] == pytest.approx(np.mean(shares), abs=2e-4)
 
 
+def test_probabilities_of_texts_in_windows_are_those_of_their_joined_logits(folded, tmp_path):
+    place = shutil.copytree(folded.directory, tmp_path / "folded")
+    record = place / "config.resolved.yaml"
+    settings = yaml.safe_load(record.read_text())
+    settings["data"] |= {"windows": "max", "max_length_tokens": 8}
+    record.write_text(yaml.safe_dump(settings))
+    for row in label_errors(place / "teachers.json"):
+        assert row["margin"] == pytest.approx(2 * row["self_confidence"] - 1, abs=2e-4)
+
+
 def test_corrections_drop_and_relabel_training_rows_only(ranked, sentiment, tmp_path):
-    examples = train_examples(sentiment)
+    examples = train_split(sentiment).examples
     drop, relabel = ranked[-1], ranked[-2]
     other = {"positive": "negative", "negative": "positive"}[relabel["label"]]
     rows = [drop | {"correction": "drop"}, relabel | {"correction": other}]
     rows.append(ranked[-3] | {"correction": ""})
     path = write(tmp_path / "errors.csv", rows)
-    changed = train_examples(sentiment, **{"data.corrections": path})
+    changed = train_split(sentiment, **{"data.corrections": path}).examples
     dropped = [e for e in examples if e.texts == (drop["text"],)]
     assert len(changed) == len(examples) - len(dropped) < len(examples)
     assert [e.label for e in changed if e.texts == (relabel["text"],)] == [other]
-    rest = {drop["text"], relabel["text"]}
-    assert [e for e in changed if e.texts[0] not in rest] == [
-        e for e in examples if e.texts[0] not in rest
-    ]
+    named = {drop["text"], relabel["text"]}
+    rest = [[e for e in some if e.texts[0] not in named] for some in (changed, examples)]
+    assert rest[0] == rest[1]
 
 
 def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
@@ -91,10 +98,10 @@ def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
     ):
         path = write(tmp_path / "errors.csv", [faulty])
         with pytest.raises(DataError, match=words):
-            train_examples(sentiment, **{"data.corrections": path})
+            train_split(sentiment, **{"data.corrections": path})
     (tmp_path / "errors.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="has no column correction, label, text"):
-        train_examples(sentiment, **{"data.corrections": str(tmp_path / "errors.csv")})
+        train_split(sentiment, **{"data.corrections": str(tmp_path / "errors.csv")})
 
 
 def test_teachers_that_have_seen_all_rows_find_no_errors(teachers):
@@ -102,10 +109,11 @@ def test_teachers_that_have_seen_all_rows_find_no_errors(teachers):
         label_errors(teachers.directory / "teachers.json")
 
 
-def test_a_pair_with_an_empty_text_is_corrected(tmp_path):
-    pair = TextExample("0", ("", "b"), "neutral", "f:1")
+def test_a_pair_with_an_empty_text_is_corrected_in_its_order(tmp_path):
+    pair, turned = (TextExample("0", x, "neutral", "f:1") for x in (("", "b"), ("b", "")))
     (tmp_path / "errors.csv").write_text("correction,label,text,text_pair\ndrop,neutral,,b\n")
-    assert corrected([pair], tmp_path / "errors.csv", dataset("snli"), task("snli")) == []
+    kept = corrected([pair, turned], tmp_path / "errors.csv", dataset("snli"), task("snli"))
+    assert kept == [turned]
     (tmp_path / "empty.jsonl").write_text('{"correction": null, "label": "x", "text": "y"}')
     assert corrected([pair], tmp_path / "empty.jsonl", dataset("snli"), task("snli")) == [pair]
 
@@ -121,12 +129,12 @@ def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypa
     own = sentiment | {"data.sets": {"own": entry}, "data.dataset": "own", "training.steps": 2}
     folds = rr.teachers(overrides=own, run_dir=tmp_path / "t", num_teachers=1, num_folds=2)
 
+    feared = "fear" in sets[3]
+
     def judged(directories, split, pad_id):
         gold = split.features.gold["labels"]
         shares = np.where(gold == 1, 0.9, 0.1)
-        shares[[e.texts[0] == "film 3" for e in split.examples], 1] = 0.95 - 0.9 * (
-            "fear" in sets[3]
-        )
+        shares[[e.texts[0] == "film 3" for e in split.examples], 1] = 0.95 - 0.9 * feared
         return shares
 
     monkeypatch.setattr("road_ray.recipes.label_errors._probabilities", judged)
@@ -138,19 +146,16 @@ def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypa
     assert [row["text"] for row in rows if row["correction"]] == ["film 3"]
     assert sorted(json.loads(rows[0]["correction"])) == turned
     rows[1] |= {"correction": "drop"}
-    config = load(
-        FinetuneConfig, overrides=own | {"data.corrections": write(tmp_path / "errors.csv", rows)}
-    )
-    split = load_split("own", "train", config.data, load_tokenizer(config.init + "/hf"))
-    marks = {
-        e.texts[0]: g for e, g in zip(split.examples, split.features.gold["labels"], strict=True)
-    }
+    corrections = {"data.corrections": write(tmp_path / "errors.csv", rows)}
+    split = train_split(own, **corrections)
+    texts = [example.texts[0] for example in split.examples]
+    marks = dict(zip(texts, split.features.gold["labels"], strict=True))
     assert rows[1]["text"] not in marks
     assert len(marks) == 23
     assert marks["film 3"].tolist() == [int(label in turned) for label in entry["labels"]]
     write(tmp_path / "errors.csv", [rows[0] | {"correction": '["joi"]'}])
     with pytest.raises(DataError, match="did you mean 'joy'"):
-        load_split("own", "train", config.data, load_tokenizer(config.init + "/hf"))
+        train_split(own, **corrections)
 
 
 def test_the_command_writes_what_a_run_takes_and_the_run_knows_its_table(
@@ -170,17 +175,10 @@ def test_the_command_writes_what_a_run_takes_and_the_run_knows_its_table(
 
 
 def test_suspected_rows_are_those_off_the_diagonal_of_the_confident_joint():
-    probabilities = np.array(
-        [
-            [0.9, 0.1, 0.0],
-            [0.2, 0.8, 0.0],  # labelled 0; 0.8 is at least class 1's threshold of 0.65
-            [0.3, 0.7, 0.0],
-            [0.4, 0.6, 0.0],
-            [0.5, 0.5, 0.0],  # labelled 1; below both thresholds: nobody is confident
-        ]
-    )
-    found = find_label_errors(probabilities, np.array([0, 0, 1, 1, 1]))
+    shares = [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.3, 0.7, 0.0], [0.4, 0.6, 0.0], [0.5, 0.5, 0.0]]
+    found = find_label_errors(np.array(shares), np.array([0, 0, 1, 1, 1]))
     # Thresholds: class 0 (0.9 + 0.2) / 2 = 0.55, class 1 (0.7 + 0.6 + 0.5) / 3 = 0.6, class 2 none.
+    # The second row is labelled 0, and its 0.8 is above that of class 1; the last is below both.
     assert found.suspected.tolist() == [False, True, False, False, False]
     assert found.suggested[1] == 1
     assert found.self_confidence.tolist() == [0.9, 0.2, 0.7, 0.6, 0.5]
