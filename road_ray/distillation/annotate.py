@@ -66,8 +66,9 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
         stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
     # A copy of the same type: a collator's batch has methods such as ``to``.
     softened: Any = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
-    softened["soft_logits"] = soft.logits
-    softened["kd_keep"] = soft.keep
+    softened.update(soft_logits=soft.logits, kd_keep=soft.keep)
+    for name in ("teacher_logits", "teacher_weights"):  # of an earlier ensemble
+        softened.pop(name, None)
     if each:
         softened["teacher_logits"] = logits.nan_to_num(0.0)  # of weight 0
         softened["teacher_weights"] = soft.weights

@@ -172,6 +172,8 @@ def test_teachers_are_kept_apart_when_asked(trio):
     (softened,) = annotate([first], trio, weighting.resolve("correctness"), each=True)
     logits = trio.gather(trio.submit(first))
     assert torch.equal(softened["teacher_logits"], logits)
+    (again,) = annotate([softened], trio, weighting.resolve("mean"))
+    assert not {"teacher_logits", "teacher_weights"} & {*again}  # which the loss would follow
     assert torch.equal(softened["teacher_weights"], weighting.correctness(logits, first["labels"]))
     with pytest.raises(ConfigError, match="average_loss"):
         next(annotate([first], trio, weighting.resolve("mean_probabilities"), each=True))
