@@ -247,19 +247,18 @@ def label_set_scores(
     """
     from sklearn.metrics import f1_score, label_ranking_average_precision_score
 
-    def f1(average: str | None, empty: float = 0.0) -> Any:
-        return f1_score(gold, predicted, average=average, zero_division=empty)
-
+    f1: Any = partial(f1_score, gold, predicted, zero_division=0.0)
     scores = {}
     for name in metrics:
         if name.startswith(F1_OF):
-            score = f1(None)[labels.index(name.removeprefix(F1_OF))]
+            score = f1(average=None)[labels.index(name.removeprefix(F1_OF))]
         elif name == "subset_accuracy":
             score = (predicted == gold).all(-1).mean()
         elif name == "lrap":
             score = label_ranking_average_precision_score(gold, probabilities)
         else:
-            score = f1(name.removesuffix("_f1"), float(name == "samples_f1"))
+            empty = float(name == "samples_f1")
+            score = f1(average=name.removesuffix("_f1"), zero_division=empty)
         scores[name] = 100.0 * float(score)
     return scores
 
@@ -285,15 +284,11 @@ def table_of_labels(
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(gold, predicted, average=None, zero_division=0.0)
+    scores = list(zip(("precision", "recall", "f1"), columns, strict=False))
     return {
-        label: {
-            "rows": int(columns[3][number]),
-            "predicted": int(predicted[:, number].sum()),
-            "precision": round(100.0 * float(columns[0][number]), 2),
-            "recall": round(100.0 * float(columns[1][number]), 2),
-            "f1": round(100.0 * float(columns[2][number]), 2),
-            "threshold": round((thresholds or {}).get(label, UNTUNED), 4),
-        }
+        label: {"rows": int(columns[3][number]), "predicted": int(predicted[:, number].sum())}
+        | {name: round(100.0 * float(column[number]), 2) for name, column in scores}
+        | {"threshold": round((thresholds or {}).get(label, UNTUNED), 4)}
         for number, label in enumerate(labels)
     }
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
-from road_ray.data.readers.squad import articles_in, mrqa_rows, squad_rows
+from road_ray.data.readers.squad import articles_in, layout_of_questions, mrqa_rows, squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     decoded_lines,
@@ -227,10 +227,8 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         words = Columns((number if isinstance(number, int) else 0,))
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
-    if trained.layout == "mrqa" and suffix == ".jsonl":
-        _, first = next(table_rows(path), ("", {}))
-        if "header" in first or "qas" in first:
-            return _questions(path, mrqa_rows(path))
+    if trained.layout == "mrqa" and layout_of_questions(path) == "mrqa":
+        return _questions(path, mrqa_rows(path))
     if articles_in(path):
         return _questions(path, squad_rows(path))
     if suffix in TABLES:

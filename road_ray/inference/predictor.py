@@ -62,9 +62,6 @@ Floats: TypeAlias = NDArray[np.float32]
 
 CHUNK_ROWS = 4096  # rows that are sorted by length and predicted together; bounds the memory
 _FIELDS: dict[type[Kind], tuple[str, ...]] = {
-    Classify: ("text", "text_pair"),
-    MultiLabel: ("text", "text_pair"),
-    Regress: ("text", "text_pair"),
     Span: ("question", "context"),
     Tag: ("text", "words"),
     Choose: ("question", "choices"),
@@ -108,8 +105,8 @@ class Predictor:
     @cached_property
     def trained(self) -> TrainedInput:
         """Fields of a row, and the columns that they had in the training, if that is recorded."""
-        usual = next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
-        return TrainedInput.of_record(self.record, usual)
+        usual = (names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
+        return TrainedInput.of_record(self.record, next(usual, ("text", "text_pair")))
 
     def __call__(
         self, rows: str | Row | Sequence[str | Row] | None = None, **fields: object

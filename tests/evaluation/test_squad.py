@@ -114,23 +114,14 @@ GOLDS: dict[str, list[str]] = {
     "none": [],
     "none2": [],
 }
-PREDICTIONS = {
-    "several": "cat",
-    "empty": "",
-    "the": "The!",
-    "mixed": "",
-    "none": "",
-    "none2": "some answer",
-}
+PREDICTIONS = {"several": "cat", "the": "The!", "none2": "some answer"}
+PREDICTIONS |= dict.fromkeys(("empty", "mixed", "none"), "")
 
 
 @pytest.mark.parametrize("form", ["articles", "examples"])
 def test_scores_by_hand(form: str) -> None:
-    data: Any = (
-        article(GOLDS)
-        if form == "articles"
-        else [example(id_, *golds) for id_, golds in GOLDS.items()]
-    )
+    examples = [example(id_, *golds) for id_, golds in GOLDS.items()]
+    data: Any = article(GOLDS) if form == "articles" else examples
     scores = evaluate(data, PREDICTIONS)
     f1 = 2 / 3  # "cat" against "cat sat"
     assert scores == pytest.approx(

@@ -82,6 +82,15 @@ def articles_in(path: Path) -> list[Any]:
     return articles if isinstance(articles[0], dict) and "paragraphs" in articles[0] else []
 
 
+def layout_of_questions(path: Path) -> str:
+    """Return the layout of a file of questions, by its first one."""
+    asked = (q for article in articles_in(path) for p in article["paragraphs"] for q in p["qas"])
+    if "yesno" in next(asked, ()):
+        return "quac"
+    _, first = next(table_rows(path), ("", {})) if suffix_of(path) == ".jsonl" else ("", {})
+    return "mrqa" if "header" in first or "qas" in first else "squad_json"
+
+
 def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
     """Yield the questions of flat rows; a row without ``id`` gets its number from 0, unless the
     entry names another column.

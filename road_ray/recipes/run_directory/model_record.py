@@ -14,6 +14,7 @@ from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes, model_record
 from road_ray.data.readers.conll import word_and_tag
+from road_ray.data.readers.squad import layout_of_questions
 from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
 from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag
 from road_ray.errors import ConfigError
@@ -115,9 +116,7 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
 def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
     """Return the data section of a training, or what its model records of it, and its data sets."""
     place = Path(model).expanduser()
-    for directory in (place, place.parent):
-        if directory != place and place.name != "hf":
-            continue
+    for directory in [place, place.parent] if place.name == "hf" else [place]:
         if (directory / RECORD).is_file() and (directory / "hf").is_dir():
             data: dict[str, Any] = read_yaml(directory / RECORD).values.get("data") or {}
             name = data.get("dataset")
@@ -138,6 +137,7 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
             "  fix: name the one whose columns the file has: data.datasets=[NAME]"
         )
     (name,) = names
+    path = Path(file).expanduser().resolve()
     entry: dict[str, Any] = sets.get(name) or {}
     if not entry:  # one in tables with the columns of that of the catalogue, which stays as it is
         dataset, columns = catalog.dataset(name), catalog.dataset(name).columns
@@ -150,13 +150,13 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
                 f"{dataset.folder}/{dataset.splits.dev} (either) below a directory: data.root"
             )
         entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
+        entry["layout"] = layout_of_questions(path) if kind == "span" else None
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
             if isinstance(columns.text[0], int):  # of CoLA: without a header
                 entry["layout"] = dataset.layout
     kept = {k: v for k, v in (entry | sets.get(name, {})).items() if k not in _OF_FILES}
-    path = Path(file).expanduser().resolve()
     if "id" in kept and suffix_of(path) in TABLES:
         _, first = next(iter(table_rows(path)), ("", {}))
         kept["id"] = kept["id"] if kept["id"] in first else None  # no score needs it
