@@ -149,17 +149,20 @@ def _check_options(
 
 
 def head_directory(place: Path, head: str | None) -> Path:
-    """Return the directory of the chosen head; a multi-task model has one for each task."""
-    heads = sorted(path.parent.name for path in place.glob("heads/*/config.json"))
-    if not heads:
-        if head is not None:
-            raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
+    """Return the directory of the chosen head. A multi-task model has one for each task; one with
+    further heads, such as those of QuAC, has its own by default.
+    """
+    heads = {path.parent.name: path.parent for path in sorted(place.glob("heads/*/config.json"))}
+    if not heads and head is not None:
+        raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
+    own = next((read_json(path).get("task") for path in place.glob(MODEL_RECORD)), None)
+    if not heads or (own is not None and own not in heads and head in (None, own)):
         return place
     if head in heads or (head is None and len(heads) == 1):
-        return place / "heads" / (head or heads[0])
+        return heads[head or next(iter(heads))]
     raise ConfigError(
         f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
-        f"  fix: name one, such as --head {heads[0]}, in Python head=..."
+        f"  fix: name one, such as --head {next(iter(heads))}, in Python head=..."
     )
 
 

@@ -49,9 +49,8 @@ def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> B
     wrong = sorted((case for case in cases if case is not None), key=lambda case: case[0])
     every = max(len(wrong) / _SHOWN, 1.0)
     chosen = [wrong[int(n * every)][1] for n in range(min(_SHOWN, len(wrong)))]
-    what = (
-        "off by 10% of the range or more" if isinstance(task.kind, Regress) else "not exactly right"
-    )
+    is_number = isinstance(task.kind, Regress)
+    what = "off by 10% of the range or more" if is_number else "not exactly right"
     title = f"{name}: {len(wrong):,} of {len(rows):,} {what}"
     return Examples(title, chosen) if chosen else f"{name}: every row is right"
 

@@ -24,6 +24,9 @@ def article(questions: dict[str, list[str]]) -> list[dict[str, Any]]:
     return [{"title": "t", "paragraphs": [{"context": "c", "qas": qas}]}]
 
 
+HINDI, JAPANESE = "\u0939\u093f\u0928\u094d\u0926\u0940", "\u6771\u4eac\u30bf\u30ef\u30fc\u306e"
+
+
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
@@ -32,18 +35,10 @@ def article(questions: dict[str, list[str]]) -> list[dict[str, Any]]:
         ("es", "the sol", "the sol"),  # articles of the language only
         ("de", "Der Turm des K\u00f6nigs", "turm k\u00f6nigs"),
         ("vi", "Nh\u1eefng con m\u00e8o c\u1ee7a a", "con m\u00e8o a"),
-        (
-            "hi",
-            "\u0939\u093f\u0928\u094d\u0926\u0940 a\u0964",
-            "\u0939\u093f\u0928\u094d\u0926\u0940 a",
-        ),
+        ("hi", f"{HINDI} a\u0964", f"{HINDI} a"),
         ("ar", "\u0627\u0644\u0643\u062a\u0627\u0628\u060c", "\u0643\u062a\u0627\u0628"),
         ("zh", "\u57281997\u5e74\uff0cthe UN", "\u5728 1997 \u5e74 the un"),
-        (
-            "ja",
-            "\u6771\u4eac\u30bf\u30ef\u30fc\u306e a\u3002",
-            "\u6771 \u4eac \u30bf \u30ef \u30fc \u306e a",
-        ),
+        ("ja", f"{JAPANESE} a\u3002", " ".join(f"{JAPANESE}a")),
         ("th", "\u0e01\u0e23\u0e38\u0e07 the", "\u0e01 \u0e23 \u0e38 \u0e07 the"),
     ],
 )

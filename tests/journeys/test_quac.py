@@ -13,6 +13,7 @@ import road_ray as rr
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
+from road_ray.inference.input_rows import ColumnChoice, input_rows
 
 CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"
 TURNS = [("where was she born?", "Rome", "x", "m"), ("did she sing?", "She sang.", "y", "y")]
@@ -52,8 +53,7 @@ def test_the_head_is_a_model_of_transformers(run, task):
 
 def test_evaluation_gives_the_figures_of_the_run(run, tmp_path):
     assert (run.directory / "report.html").read_text().count("<path") > 10
-    config = json.loads((run.hf_dir / "road_ray.json").read_text())
-    assert config["task"] == "mrc"
+    assert json.loads((run.hf_dir / "road_ray.json").read_text())["task"] == "mrc"
     data = yaml.safe_load((run.directory / "config.resolved.yaml").read_text())["data"]
     names = ("root", "max_length_tokens", "max_question_tokens", "stride_tokens")
     chosen = {f"data.{name}": data[name] for name in names}
@@ -62,6 +62,11 @@ def test_evaluation_gives_the_figures_of_the_run(run, tmp_path):
     for task in FURTHER:
         key = f"eval/quac/{task}_accuracy"
         assert again[key] == run.metrics[key]
+    # Those of `road predict` too, by the head of answers, without the word CANNOTANSWER.
+    model, file = rr.load(run.directory), f"{data['root']}/quac/val_v0.2.json"
+    rows = [row.fields for row in input_rows(file, ColumnChoice(), model.trained)]
+    expected = json.loads((run.directory / "predictions/quac/predictions.json").read_text())
+    assert {row["id"]: row["answer"] for row in model(rows)} == expected
 
 
 def test_the_missing_turns_are_named(run, caplog, tmp_path):

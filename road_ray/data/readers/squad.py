@@ -230,9 +230,8 @@ def mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
             raise DataError(f"{where}: no 'qas' in the row\n  allowed: {MRQA_FORM}")
         for question in row["qas"]:
             place = f"{where}: question {question['qid']!r}"
-            spans = [s for found in question["detected_answers"] for s in found["char_spans"]]
-            whole = {**question, "context": row["context"]}
-            yield place, _with_spans(whole, map(tuple, spans), place)
+            spans = [tuple(s) for one in question["detected_answers"] for s in one["char_spans"]]
+            yield place, _with_spans(question | {"context": row["context"]}, spans, place)
 
 
 def mrqa_from_hub(row: Row, where: str) -> Row:

@@ -33,7 +33,6 @@ def write_model_record(directory: Path, **fields: object) -> None:
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
 _OF_FILES |= {"first_rows"}
 _OF_ONE_RUN = {"cache", "max_rows", "max_judged_rows"}
-_HEADS = ("span_head", "pair_head")
 
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
     files, which are those of this machine.
     """
     dataset = split.dataset
-    keys = data.model_dump(mode="json", include=set(_HEADS), exclude_defaults=True)
+    keys = data.model_dump(mode="json", include={"span_head", "pair_head"}, exclude_defaults=True)
     entry = data.sets.get(dataset.name)
     if entry is not None:
         written = entry.model_dump(mode="json", exclude=_OF_FILES, exclude_defaults=True)
