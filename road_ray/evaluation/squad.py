@@ -191,8 +191,7 @@ def raw_scores(example: SpanExample, predicted: str) -> tuple[float, float]:
     """
     texts = example.accepted or [answer.text for answer in example.answers]
     accepted = list(filter(None, (normalize(text, example.language) for text in texts))) or [""]
-    answer = normalize(predicted, example.language)
-    words = answer.split()
+    words = (answer := normalize(predicted, example.language)).split()
     exact = float(answer in accepted)
     return exact, max(_bag_f1(text.split(), words) for text in accepted)
 

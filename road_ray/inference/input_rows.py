@@ -37,7 +37,8 @@ PREDICTION_FIELDS = (
     *("id", "label", "labels", "score", "scores", "value", "choice", "tags", "words", "entities"),
     *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
 )
-_GOLD = ("answers", "plausible_answers", "is_impossible", "accepted", "further", "references")
+_OF_SQUAD = ("answers", "plausible_answers", "is_impossible")
+_GOLD = (*_OF_SQUAD, "accepted", "further", "references", "history")
 _LINES = ".txt"
 
 
