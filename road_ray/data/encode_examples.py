@@ -9,7 +9,7 @@ import hashlib
 import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -252,10 +252,8 @@ def cache_key(
     backend.no_padding()
     digest.update(backend.to_str().encode())
     digest.update(repr((tokenizer.model_input_names, tokenizer.truncation_side)).encode())
-    kinds = {type(example) for example in examples}
-    names = {kind: [f.name for f in fields(kind) if f.name not in _NOT_ENCODED] for kind in kinds}
     for example in examples:
-        values = [getattr(example, name) for name in names[type(example)]]
+        values = [value for name, value in vars(example).items() if name not in _NOT_ENCODED]
         digest.update(repr(values).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
 
@@ -280,11 +278,8 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
         _log.warning("%s is damaged (%s): features are encoded again", path, error)
     features = make()
     arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
-    arrays["key"] = np.asarray(key)
-    for part in fields(Features):
-        value = getattr(features, part.name)
-        if part.name != "gold" and value is not None:
-            arrays[part.name] = np.asarray(value)
+    others = {n: v for n, v in vars(features).items() if n != "gold" and v is not None}
+    arrays |= {name: np.asarray(value) for name, value in (others | {"key": key}).items()}
     content = io.BytesIO()
     np.savez(content, **arrays)
     try:

@@ -49,11 +49,8 @@ def test_truncation_is_counted(letters):
 
 
 def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters):
-    examples = [
-        row("a b c d e f g", label="positive"),
-        row("a", label="negative"),
-        row("b c d e", label="positive"),
-    ]
+    texts = {"a b c d e f g": "positive", "a": "negative", "b c d e": "positive"}
+    examples = [row(text, label=label) for text, label in texts.items()]
 
     def windows(join, stride=None):
         limits = {"max_length_tokens": 5, "windows": join, "stride_tokens": stride}
@@ -76,25 +73,23 @@ def test_windows_of_a_text_have_its_label_and_their_logits_are_joined(letters):
     assert overlapping.pooled(logits)[0].tolist() == [6, 3]
 
 
-def test_rows_without_gold_have_labels_that_are_not_counted(letters):
+def test_labels_follow_the_order_of_the_task_and_missing_ones_are_not_counted(letters):
     classes = encoded("sst2", [row("a"), row("b", label="negative")], letters).gold["labels"]
     numbers = encoded("stsb", [row("a", "b"), row("b", "c", label="2.5")], letters).gold["labels"]
     assert (classes.dtype, classes.tolist()) == (np.int64, [-100, 0])
     assert (numbers.dtype, numbers.tolist()) == (np.float32, [-100.0, 2.5])
-
-
-def test_labels_follow_the_order_of_the_task(letters):
-    examples = [row("a", "b", label=name) for name in ("neutral", "contradiction", "entailment")]
-    assert encoded("mnli", examples, letters).gold["labels"].tolist() == [2, 0, 1]
+    ordered = [row("a", "b", label=name) for name in ("neutral", "contradiction", "entailment")]
+    assert encoded("mnli", ordered, letters).gold["labels"].tolist() == [2, 0, 1]
+    rows = encoded("sst2", [row("a b", label="positive"), row("c", label="negative")], letters)
+    assert read(rows, letters) == ["[CLS] a b [SEP]", "[CLS] c [SEP]"]
+    assert rows.first_segment.tolist() == rows.lengths.tolist() == [4, 3]
+    assert rows.gold["labels"].tolist() == [1, 0]
+    assert (rows.dataset, rows.task, rows.example.tolist()) == ("sst2", "sentiment", [0, 1])
 
 
 @pytest.mark.parametrize("label", ["2", "", "mixed", "-1"])
 def test_a_label_outside_the_set_is_named_with_its_line(letters, label):
-    examples = [
-        row("a", label="positive"),
-        row("b", label=label, line=17),
-        row("c", label="9", line=18),
-    ]
+    examples = [row("a", label="positive"), row("b", label=label, line=17), row("c", label="9")]
     with pytest.raises(DataError) as raised:
         encoded("sst2", examples, letters)
     allowed = "allowed: negative, positive, '0' = negative, '1' = positive"
@@ -118,6 +113,8 @@ def test_what_cannot_be_encoded_is_refused(letters):
         encoded("sst2", [row("a")], object())
     with pytest.raises(ConfigError, match="does not fit"):  # an example of another kind of task
         encoded("sst2", [SpanExample("1", "a", "b c", (Answer("c", 2),), "f")], letters)
+    with pytest.raises(DataError, match=r"eng.train:1: word 2 \('b'\) has the tag 'B-LOC', allo"):
+        tagged([sentence("a b", "O B-LOC")], letters)
 
 
 NER = Task("ner", Tag(("O", "B-PER", "I-PER")))
@@ -173,11 +170,6 @@ def test_a_sentence_without_words_is_a_row_without_labels(letters):
     assert (rows.gold["labels"][rows.bounds[1] : rows.bounds[2]] == -100).all()
     assert len(tagged([TagExample("1", (), None, "f:2")], letters)) == 1
     assert len(tagged([sentence("a", "O"), TagExample("1", (), (), "f:2")], letters)) == 2
-
-
-def test_a_tag_that_the_task_lacks_is_named(letters):
-    with pytest.raises(DataError, match=r"eng.train:1: word 2 \('b'\) has the tag 'B-LOC', allo"):
-        tagged([sentence("a b", "O B-LOC")], letters)
 
 
 def test_labels_are_padded_beside_their_tokens(letters):
@@ -250,18 +242,6 @@ def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
         assert "is damaged" in caplog.text
         assert same(load_or_encode(tmp_path, "k", lambda: pytest.fail("it is whole again")), made)
         caplog.clear()
-
-
-def test_a_write_that_fails_costs_a_warning(world, tokenizer, tmp_path, caplog):
-    made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
     (tmp_path / "file").touch()
     assert load_or_encode(tmp_path / "file", "k", lambda: made) is made
     assert "features are not kept (data.cache" in caplog.text
-
-
-def test_a_sentence_is_one_segment(letters):
-    rows = encoded("sst2", [row("a b", label="positive"), row("c", label="negative")], letters)
-    assert read(rows, letters) == ["[CLS] a b [SEP]", "[CLS] c [SEP]"]
-    assert rows.first_segment.tolist() == rows.lengths.tolist() == [4, 3]
-    assert rows.gold["labels"].tolist() == [1, 0]
-    assert (rows.dataset, rows.task, rows.example.tolist()) == ("sst2", "sentiment", [0, 1])

@@ -82,17 +82,9 @@ def test_a_forward_pass_is_counted_product_by_product():
     assert forward_flops(objective, batch, ALONE, None) == 2 * (places * (layers + 16 * 32) + head)
 
 
-class LearntQuery(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.query, self.layer = torch.nn.Parameter(torch.ones(1, 4)), torch.nn.Linear(4, 2)
-
-    def forward(self, batch):
-        return self.layer(self.query.expand(3, 4))
-
-
 def test_a_parameter_may_be_the_input_of_a_layer():
-    assert forward_flops(LearntQuery(), {}, ALONE, None) == 2 * 3 * 4 * 2
+    query, layer = torch.nn.Parameter(torch.ones(1, 4)), torch.nn.Linear(4, 2)
+    assert forward_flops(lambda _: layer(query.expand(3, 4)), {}, ALONE, None) == 2 * 3 * 4 * 2
 
 
 def test_the_share_is_operations_over_rate(monkeypatch):

@@ -197,15 +197,12 @@ def test_labels_in_another_spelling_are_those_of_the_task(tmp_path, tokenizer):
 def test_a_label_map_comes_before_the_names(tmp_path, tokenizer):
     (tmp_path / "t.csv").write_text("t,l\nx,0\ny,1\nz,0.0\n")
     swapped = {"train": "t.csv", "labels": ["0", "1"], "label_map": {"0": "1", "1": "0"}}
-    rows = load_split("mine", "train", source(tmp_path, mine=REVIEW | swapped), tokenizer)
+    rows = split_of(tokenizer, tmp_path, **REVIEW | swapped)
     assert rows.features.gold["labels"].tolist() == [1, 0, 1]
-
-
-def test_each_of_several_labels_may_be_spelt_in_another_way(tmp_path, tokenizer):
+    # Each of several labels may be spelt in another way.
     (tmp_path / "m.jsonl").write_text('{"t": "x", "l": ["Joy", 2, "Wut"]}\n{"t": "y", "l": []}\n')
-    entry = REVIEW | {"train": "m.jsonl", "kind": "multi", "labels": ["joy", "fear", "2.0"]}
-    entry |= {"label_map": {"Wut": "fear"}}
-    rows = load_split("mine", "train", source(tmp_path, mine=entry), tokenizer)
+    several = {"train": "m.jsonl", "kind": "multi", "labels": ["joy", "fear", "2.0"]}
+    rows = split_of(tokenizer, tmp_path, **REVIEW | several, label_map={"Wut": "fear"})
     assert rows.features.gold["labels"].tolist() == [[1, 1, 1], [0, 0, 0]]
 
 
@@ -262,18 +259,14 @@ def test_own_spans_share_the_head_of_squad():
 @pytest.mark.parametrize(
     ("own", "content", "labels"),
     [
-        ({"text": ["t"], "label": "l"}, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
-        (
-            {"text": ["t"], "label": "l", "label_map": {"n": "no"}},
-            "t,l\nx,yes\ny,n\n",
-            ["no", "yes"],
-        ),
+        (REVIEW, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
+        (REVIEW | {"label_map": {"n": "no"}}, "t,l\nx,yes\ny,n\n", ["no", "yes"]),
         ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
     ],
 )
 def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels):
     (tmp_path / "x.csv").write_text(content)
-    own |= {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
+    own = own | {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
     with pytest.raises(ConfigError) as refused:
         find_dataset("mine", source(tmp_path, mine=own))
     message = str(refused.value)
@@ -313,13 +306,10 @@ def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
     (tmp_path / "r.csv").write_text("t,l\nsame,a\nSame,b\n")
     with pytest.raises(DataError, match="all 2 rows have one text"):
         read_examples(entry, "dev", tmp_path)
-
-
-def test_a_dev_fraction_keeps_all_questions_about_a_context_together(tmp_path):
-    rows = [{"id": str(n), "context": f"x {n % 10}", "question": f"{n}?"} for n in range(100)]
-    write_rows(tmp_path / "q.jsonl", rows)
-    mine = source(tmp_path, q={"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25})
-    entry, _ = find_dataset("q", mine)
+    questions = [{"context": f"x {n % 10}", "question": f"{n}?"} for n in range(100)]
+    write_rows(tmp_path / "q.jsonl", questions)  # all about a context stay together
+    spans = {"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25}
+    entry, _ = find_dataset("q", source(tmp_path, q=spans))
     train, dev = (read_examples(entry, part, tmp_path) for part in ("train", "dev"))
     assert len(dev) == 30
     assert not {item.context for item in train} & {item.context for item in dev}
