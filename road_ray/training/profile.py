@@ -81,6 +81,7 @@ def forward_flops(
     does not count attention without dropout. Its hooks fail under ``no_grad`` at modules that are
     given parameters.
     """
+    objective.eval()  # the statistics of a BatchNorm are those of the training alone
     with (
         # A compiled encoder that is first met under the counter is never compiled again.
         torch.compiler.set_stance("force_eager"),
@@ -88,6 +89,7 @@ def forward_flops(
         torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None),
     ):
         objective(to_device(batch, worker.device))
+    objective.train()
     return int(counter.get_total_flops())
 
 
@@ -280,8 +282,7 @@ def _saved_tensors() -> Iterator[SimpleNamespace]:
 def encoder_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
     """Return the FLOPs of embeddings and all layers for one row."""
     width = size.embedding_size
-    each = 2 * width * vocab_size
-    each += 2 * width * (length + 2) + (2 + _LAYER_NORM + _DROPOUT) * width
+    each = 2 * width * (vocab_size + length + 2) + (2 + _LAYER_NORM + _DROPOUT) * width
     if width != size.hidden_size:
         each += 2 * size.hidden_size * width + size.hidden_size
     return size.layers * layer_flops(size, length) + float(each * length)
@@ -294,8 +295,7 @@ def layer_flops(size: EncoderConfig, length: int) -> float:
     attention += (_SOFTMAX + _DROPOUT + 1) * length * heads + 2 * width * length
     # The released script does not multiply this LayerNorm by the width.
     attention += 2 * width * width + width + _DROPOUT * width + width + _LAYER_NORM
-    feed_forward = 4 * width * inner + (_ACTIVATION + 1) * inner
-    feed_forward += (2 + _DROPOUT + _LAYER_NORM) * width
+    feed_forward = (4 * width + _ACTIVATION + 1) * inner + (2 + _DROPOUT + _LAYER_NORM) * width
     return float((attention + feed_forward) * length)
 
 

@@ -41,7 +41,6 @@ def measured(tmp_path, streams, steps=6):
 
 def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
     """A step that would take too long is measured on two rows; sizes and counts are of all."""
-
     whole = measured(tmp_path, {0: tiny.stream(tiny.rows(length=16))})
     monkeypatch.setattr(profile, "_LONGEST_STEP_SECONDS", 0.0)
     part = measured(tmp_path, {0: tiny.stream(tiny.rows(length=16))})
@@ -72,7 +71,7 @@ def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path):
     assert result.seconds_per_step == pytest.approx(0.9 * first + 0.1 * second)
 
 
-def test_a_forward_pass_is_counted_product_by_product():
+def test_a_forward_pass_is_counted_product_by_product_and_changes_nothing():
     objective = tiny.supervised(dropout=0.0, tasks=(tiny.NLI,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     places = batch["input_ids"].numel()
@@ -80,11 +79,13 @@ def test_a_forward_pass_is_counted_product_by_product():
     layers = 2 * (4 * 32 * 32 + 2 * 32 * 32)
     head = len(batch["input_ids"]) * (32 * 32 + 32 * 3)
     assert forward_flops(objective, batch, ALONE, None) == 2 * (places * (layers + 16 * 32) + head)
-
-
-def test_a_parameter_may_be_the_input_of_a_layer():
-    query, layer = torch.nn.Parameter(torch.ones(1, 4)), torch.nn.Linear(4, 2)
-    assert forward_flops(lambda _: layer(query.expand(3, 4)), {}, ALONE, None) == 2 * 3 * 4 * 2
+    # A parameter may be the input of a layer, and statistics stay as they are.
+    objective, query = torch.nn.Module(), torch.nn.Parameter(torch.ones(1, 4))
+    objective.norm, layer = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)
+    objective.forward = lambda _: layer(objective.norm(query.expand(3, 4)))
+    assert forward_flops(objective, {}, ALONE, None) == 2 * 3 * 4 * 2
+    assert objective.norm.num_batches_tracked == 0
+    assert objective.training
 
 
 def test_the_share_is_operations_over_rate(monkeypatch):
