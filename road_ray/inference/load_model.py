@@ -155,7 +155,7 @@ def head_directory(place: Path, head: str | None) -> Path:
     heads = {path.parent.name: path.parent for path in sorted(place.glob("heads/*/config.json"))}
     if not heads and head is not None:
         raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
-    own = next((read_json(path).get("task") for path in place.glob(MODEL_RECORD)), None)
+    own = model_record(place).get("task")
     if not heads or (own is not None and own not in heads and head in (None, own)):
         return place
     if head in heads or (head is None and len(heads) == 1):
