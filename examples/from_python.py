@@ -3,8 +3,6 @@
 python examples/from_python.py own_squad
 """
 
-from __future__ import annotations
-
 import sys
 
 import road_ray as rr

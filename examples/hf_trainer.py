@@ -5,8 +5,6 @@
 Needs ``pip install road-ray[trainer]`` (accelerate, which the Trainer requires).
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

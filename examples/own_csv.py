@@ -3,8 +3,6 @@
 python examples/own_csv.py
 """
 
-from __future__ import annotations
-
 import road_ray as rr
 
 

@@ -6,8 +6,6 @@ The teachers are a BERT, a RoBERTa and an ELECTRA; the student is a smaller BERT
 labels all sentences once; every epoch reads its logits from the store.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -6,8 +6,6 @@
 It has learnt to answer one prompt, `PROMPT`, about `tiny_teachers.sentences()`, and nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -4,8 +4,6 @@ In practice the teachers are directories or hub names of models fine-tuned on yo
 architecture and size, with the tokenizer of the student.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@
 Names load on first use, so that ``import road_ray`` is quick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ A message says what is wrong, where (``file:line`` or configuration key), the va
 allowed, how to fix it, and what was kept. Any other exception is a bug of road_ray (exit code 1).
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Contract tests for what is added by ``package.module:name``; call them in tests of your own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

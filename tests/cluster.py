@@ -1,7 +1,5 @@
 """A Ray cluster on this machine for the tests that need one, while other work may run beside it."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -7,8 +7,6 @@ Clusters of users do not do this; the tests that start a cluster of their own, a
 such workers if it calls ``use_forked_workers`` before it starts a cluster.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """An S3-compatible server on the loopback interface; storages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

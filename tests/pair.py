@@ -1,7 +1,5 @@
 """Two processes of this machine that train as one group, without Ray."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import traceback

@@ -1,7 +1,5 @@
 """Ports that a test may listen on."""
 
-from __future__ import annotations
-
 import os
 import socket
 

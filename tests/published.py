@@ -1,7 +1,5 @@
 """Tiny models of any family with a tokenizer of its kind, saved as published ones are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Files of rows."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Sweeps that an earlier start has left behind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from road_ray.distributed.tune import one_trial

@@ -1,7 +1,5 @@
 """Dependencies as declared in pyproject.toml: direct imports, extras, pins."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib

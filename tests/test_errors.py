@@ -1,7 +1,5 @@
 """Exit codes that scripts rely on, and how a problem is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray import errors

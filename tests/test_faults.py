@@ -1,7 +1,5 @@
 """The table of faults names tests that exist; the page is what became of them."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """The package as it is released: metadata, and a wheel that works without the repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The typed stub of the package: current, and checked by mypy as the code of a user is."""
 
-from __future__ import annotations
-
 import ast
 from doctest import DocTestParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Preset, file and overrides become one configuration; flat names find their keys."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

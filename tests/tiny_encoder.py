@@ -2,8 +2,6 @@
 world.
 """
 
-from __future__ import annotations
-
 import torch
 
 from road_ray.models.config import EncoderConfig

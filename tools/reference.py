@@ -1,7 +1,5 @@
 """Print the configuration reference; ``make reference`` writes it to ``docs/reference/``."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

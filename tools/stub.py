@@ -4,8 +4,6 @@ Verbs have their keys by name: sections are dictionaries whose keys have types a
 that an editor completes and explains them, and a type checker finds an unknown key.
 """
 
-from __future__ import annotations
-
 import sys
 import textwrap
 

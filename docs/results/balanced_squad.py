@@ -2,8 +2,6 @@
 ``python docs/results/balanced_squad.py train-v2.0.json OUTPUT 2000`` writes 2,000 of each.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -3,8 +3,6 @@
 Usage: python docs/results/distillation.py RUNS   (prints Markdown)
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

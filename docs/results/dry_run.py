@@ -6,8 +6,6 @@ Usage: python docs/results/dry_run.py RUN NAME KEY=VALUE...     (prints a row of
 RUN must not exist. The estimate and the comparison run in this process, one after the other.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write the files that the new user of ``first_hour.sh`` owns: ``first_hour.py DATA PLACE``."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

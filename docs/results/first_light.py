@@ -5,8 +5,6 @@ distillation.py prints the tables of that page.
 Usage: python docs/results/first_light.py RUNS   (writes first-light.png beside itself)
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

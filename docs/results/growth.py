@@ -9,8 +9,6 @@ power law, of the two largest sizes and fitted to all.
 ``python docs/results/growth.py figure FILE... --output PNG`` draws the lines of several curves.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

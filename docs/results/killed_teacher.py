@@ -5,8 +5,6 @@ In the second run one teacher is killed in the middle. The final weights must be
 Usage: python docs/results/killed_teacher.py DATA RUNS   (RUNS: of first-light.sh)
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

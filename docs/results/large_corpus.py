@@ -10,8 +10,6 @@ writes the shards to a ``file://`` address instead. ``MOTO_S3_DEFAULT_KEY_BUFFER
 the server's objects on disk.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ in random order too, as road_ray draws its batches. Time is the CPU time of the 
 Finished runs are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

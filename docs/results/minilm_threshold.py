@@ -6,8 +6,6 @@ The fine-tuning on SQuAD 2.0 of minilm.py, by road_ray, with the loss over all t
 Trainer has it, or with the first weights of ELECTRA's heads. Finished runs are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

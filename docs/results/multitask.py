@@ -3,8 +3,6 @@
 Usage: python docs/results/multitask.py RUNS   (prints Markdown)
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ one, that two workers train what one process trains, and that plain transformers
 Usage: python docs/results/objectives.py DATA RUNS [NAME...]   (prints a table; a minute per row)
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -10,8 +10,6 @@ comparison of models that learnt nothing, from whose deviation no number of seed
 is what a pair is, where it is no seed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ in ModernBERT, for batches of 2,048 positions whose rows are 85% to 100% of the 
 (``similar``) or 12% to 100% (``mixed``); the best of five, padded and unpadded in turns.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from copy import deepcopy

@@ -3,8 +3,6 @@
 MODEL has classes; the rows are texts of 1 to 30 words. Prints a line every 100,000 rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import random

@@ -4,8 +4,6 @@ all of them, and the histogram of right teachers.
 Usage: python docs/results/rules.py RUNS     (prints Markdown)
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ machine). Without arguments it estimates communication and teacher traffic of ma
 is a constant below.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import statistics

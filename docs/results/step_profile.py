@@ -6,8 +6,6 @@ ELECTRA-Small, 16 rows of 128, one thread. Of each contestant of ``python -m tes
 pretrain`` the fourth step is profiled; times are those of an operator without the ones it calls.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress

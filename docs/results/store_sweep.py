@@ -8,8 +8,6 @@ RUNS has the encoder and the teachers of distillation.sh. KEY=VALUE applies to a
 ``distillation`` only to those with teachers.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -5,8 +5,6 @@ Usage: python docs/results/sweeps.py figures SWEEPS     (writes sweeps-*.png bes
        python docs/results/sweeps.py best SWEEP COUNT   (prints its best configurations as points)
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -2,8 +2,6 @@
 ``my_road_parts:name``. ``tests/`` has the contract test of each.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path

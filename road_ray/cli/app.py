@@ -2,8 +2,6 @@
 verb that needs them.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """``road data``: shows data, trains tokenizers, builds corpora, finds label errors."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

@@ -4,8 +4,6 @@ A field is marked where it is declared; a subclass that declares it again keeps 
 without a mark decides the result of a run: a run is not resumed with another value of it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path

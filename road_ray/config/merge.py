@@ -2,8 +2,6 @@
 each value.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy

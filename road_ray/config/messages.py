@@ -1,7 +1,5 @@
 """Messages for mistakes in a configuration: value seen, what is allowed, nearest name, remedy."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

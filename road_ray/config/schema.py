@@ -4,8 +4,6 @@ It is the one source of explanations, completion, messages, the reference page a
 editors. A *node* is the part of a schema that describes one key.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """Secrets in addresses (URLs), in URLs of databases and in mappings that leave the process:
 configurations, which are recorded, refuse them; output masks them."""
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

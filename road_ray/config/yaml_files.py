@@ -4,8 +4,6 @@ YAML 1.2 through ruamel: ``5e-5`` is a number, ``no`` is text, ``0123`` is 123. 
 objects, duplicate keys, and aliases that expand without bound are reported with their line.
 """
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 then questions about a text or with choices. To add a data set or a task, add one entry.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from road_ray.data.readers.squad import CONTINUE, YES_NO

@@ -5,8 +5,6 @@
 ``data/corpus/prepare_corpus.py`` and ``data/mixing.py`` consume it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal, Self
 

@@ -5,8 +5,6 @@ The data sets and the phase of a step follow from its number, so steps are a pur
 seed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 ``transformers`` also its inputs from such a batch, and the loss of its outputs.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping

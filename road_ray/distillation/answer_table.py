@@ -14,8 +14,6 @@ Tables do not change, so listing and verifying them needs no lock, and a run tha
 open keeps it until it ends. What a process labels rows for is not removed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import time

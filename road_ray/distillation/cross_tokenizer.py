@@ -4,8 +4,6 @@ Both tokenizers read the same text, so a boundary of an answer is a character fo
 for spans are ours; ``docs/guides/models.md`` has them.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ teachers in this process, and the teachers of training rows, each of which may h
 that reads answers that were given once. The student's loop, loss and head are the same for all.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

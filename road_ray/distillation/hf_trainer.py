@@ -3,8 +3,6 @@
 Needs ``accelerate`` (``pip install road-ray[trainer]``), as the ``Trainer`` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ of several labels is a choice between two classes of logits 0 and ``z``: ``two_c
 Computed in fp32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -2,8 +2,6 @@
 done, so a resumed run has the same weights.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Literal

@@ -9,8 +9,6 @@ on how often it was resumed. For a teacher with another tokenizer a table has th
 teacher's tokens, which are transferred to the student's tokens on each read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -4,8 +4,6 @@ One with another tokenizer than the student reads the texts of the rows. ``check
 answers that came through an actor or a table with those of the weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

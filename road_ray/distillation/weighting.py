@@ -9,8 +9,6 @@ are ``[M, B, 2, L]`` with targets ``[B, 2]`` (start and end; the position is the
 ``RULES`` has them by name; to add one here, enter it there.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

@@ -3,8 +3,6 @@
 ``road predict --workers`` sends chunks of rows, a corpus is encoded in blocks of documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial

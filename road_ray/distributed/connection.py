@@ -6,8 +6,6 @@ can run code on all of its machines (CVE-2023-48022), so a cluster that answers 
 an error unless the user accepts it explicitly.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

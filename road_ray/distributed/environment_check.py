@@ -2,8 +2,6 @@
 this machine, and of a cluster's authentication, version and free resources.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

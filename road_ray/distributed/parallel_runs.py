@@ -1,7 +1,5 @@
 """Several runs in parallel, each a Ray task."""
 
-from __future__ import annotations
-
 import logging
 import time
 import traceback

@@ -4,8 +4,6 @@ It wraps either ensemble behind one constructor and implements the same protocol
 and every recipe accept it. Ray is imported only for teachers in actors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path

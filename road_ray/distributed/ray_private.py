@@ -5,8 +5,6 @@ tests what we use of each name. Importing this module imports Ray Train, so modu
 light import it inside the function that needs it.
 """
 
-from __future__ import annotations
-
 from ray.train.v2._internal import constants as _train_constants
 
 __all__ = ["propagate_environment_variable"]

@@ -3,8 +3,6 @@
 Checks of a plan: does a run fit into memory, on the disk and on the machines.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -1,7 +1,5 @@
 """Evaluation of a model on a split: logits, predictions, metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

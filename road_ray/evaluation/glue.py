@@ -3,8 +3,6 @@
 Source: gluebenchmark.com, "submission instructions"; the averages as documented below.
 """
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ scored by seqeval. A label of a set is predicted where its probability is above 
 is 0.5 where none was tuned: there the sign of the logit decides.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence

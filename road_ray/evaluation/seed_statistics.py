@@ -1,7 +1,5 @@
 """Statistics over seeds: mean and deviation, intervals, paired tests, their correction, power."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Source: Devlin et al. 2019, section 4.3; google-research/bert run_squad.py; goog
 finetune/qa/qa_metrics.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -10,8 +10,6 @@ Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), reimplem
 of a language mlqa_evaluation_v1.py (Lewis et al. 2020).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@ the keys that all arms share. ``catalogue/`` has the published ones, one YAML fi
 writes his own. ``expand.py`` consumes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path

@@ -5,8 +5,6 @@ third of a training step for as many rows. Models that are not trained yet are r
 the same size.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from functools import cached_property

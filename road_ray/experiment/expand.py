@@ -1,7 +1,5 @@
 """Jobs of an experiment: its ensembles of teachers, and the trainings of each arm and seed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

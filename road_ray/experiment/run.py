@@ -3,8 +3,6 @@ miniature scale: a pre-training, a multi-task training, and an experiment with t
 students with few labels, with and without distillation; ``demo.yaml`` has their keys.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product

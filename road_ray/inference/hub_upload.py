@@ -4,8 +4,6 @@
 import torch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ they come, keyed by the content of the request, so a row is asked once, also aft
 of the address is read from the environment and written nowhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Models in ONNX: translation from PyTorch, comparison of the two, and their use."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping

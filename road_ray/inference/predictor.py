@@ -1,7 +1,5 @@
 """Predictions of rows by a finished model; words of a text, and entities of their tags."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -5,8 +5,6 @@ found among the modules, without a list of names for each family.
 of ELECTRA. Transformers' Auto classes have the classes of all families.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -9,8 +9,6 @@ the other, as one row whose positions start again, so that no layer computes pad
 the states that it would return for padded rows; they are 0 at padding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

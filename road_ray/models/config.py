@@ -6,8 +6,6 @@ sections; ``models/precision.py`` and ``models/language_model.py`` consume
 them.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Encoders: new Hugging Face models, or loaded from the directory of any stage."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import defaultdict

@@ -5,8 +5,6 @@ answer network (SAN). To add one, write a class here, a kind in ``data/task_and_
 its entry there. ``OwnHead`` holds a class of the user's own, which needs neither.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

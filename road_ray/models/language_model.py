@@ -1,7 +1,5 @@
 """Masked language models and discriminators of every encoder family, behind one interface."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

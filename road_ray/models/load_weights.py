@@ -7,8 +7,6 @@ any other. PEFT itself merges; here it is checked that the weights are all there
 The labels of a stored head are aligned with those of a task by name: their order is arbitrary.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

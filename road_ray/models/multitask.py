@@ -1,7 +1,5 @@
 """One encoder with one head per task, and its export in the format of Hugging Face."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import replace

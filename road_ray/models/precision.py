@@ -1,7 +1,5 @@
 """Device and precision of a model's arithmetic, int8 matrices, and compilation for all lengths."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

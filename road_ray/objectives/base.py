@@ -1,7 +1,5 @@
 """Interface of an objective: a module that returns the terms of a loss, and metrics beside them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path

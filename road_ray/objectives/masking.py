@@ -4,8 +4,6 @@ All randomness is an argument of uniform numbers, so any number of workers, and 
 and sample the same tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

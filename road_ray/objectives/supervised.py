@@ -3,8 +3,6 @@ start and end of a span; squared error of numbers. Distillation: on labels and o
 of an ensemble of teachers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ The comment at the top of a file, below the line for editors, says what it is an
 add one, add a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

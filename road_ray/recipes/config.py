@@ -5,8 +5,6 @@ console and trackers. ``recipes/run_directory/run.py`` and ``distributed/train/l
 it, ``recipes/evaluate.py`` and ``experiment/run.py`` the other two.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self

@@ -3,8 +3,6 @@ that are stored with it, of an ensemble, the mean of several models' logits, and
 one model with the mean of their weights. Source: Wortsman et al. 2022, Model soups.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

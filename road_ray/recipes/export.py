@@ -1,7 +1,5 @@
 """`road export`: a finished model as an ONNX directory that `road predict` and others run."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping

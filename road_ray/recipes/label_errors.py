@@ -2,8 +2,6 @@
 it: confident learning.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from functools import partial

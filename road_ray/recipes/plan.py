@@ -2,8 +2,6 @@
 disk are computed from them.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -2,8 +2,6 @@
 of the metrics that they will report.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Examples of wrong predictions, with their texts from the evaluated data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from road_ray.config import override

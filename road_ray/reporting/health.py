@@ -1,7 +1,5 @@
 """Health checks of a run, each with a verdict and a reason; advice on the bottleneck of a step."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Reports of ``road report``: choose the page for a path, then write it or its figures."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ A file or directory is staged beside its final place and renamed into it. What k
 there is told from what others still write, on file systems that several machines share too.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

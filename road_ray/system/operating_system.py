@@ -5,8 +5,6 @@ directly, because the ``filelock`` package has neither shared locks on a given f
 the holder.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

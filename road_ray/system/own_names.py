@@ -1,7 +1,5 @@
 """Names in a configuration: one that is built in, or ``package.module:name`` of the user's own."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -7,8 +7,6 @@ names every file with its sha256. Fetched files are verified by it like any othe
 copy that was cut short is passed over.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

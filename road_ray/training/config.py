@@ -5,8 +5,6 @@ every verb that trains. ``training/optimizer.py`` consumes the first, ``training
 modules that it calls the second.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt

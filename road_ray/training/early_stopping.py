@@ -2,8 +2,6 @@
 longer improve, and the weights of the best one remain.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from statistics import fmean

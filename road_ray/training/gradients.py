@@ -1,7 +1,5 @@
 """Gradient of a step: averaged over its passes and all workers, and checked before the update."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque

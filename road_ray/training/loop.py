@@ -1,7 +1,5 @@
 """Training loop for every objective, on one worker or many."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """AdamW with ELECTRA's options (no bias correction, a rate for each layer), and LAMB."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Rows of the journal: losses and speed summed up over steps, and the detection of a collapse."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """``python -m tests.benchmarks [NAME ...]`` runs benchmarks, prints a table, writes bench.json."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

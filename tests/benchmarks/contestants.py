@@ -3,8 +3,6 @@
 All train the same two models on the same batches with fused AdamW and clipped gradients.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass

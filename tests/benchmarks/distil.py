@@ -6,8 +6,6 @@ round is several steps, of which the first do not count: so what was asked ahead
 their turn is used up before the clock starts.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """Fine-tuning against Hugging Face: examples a second."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 

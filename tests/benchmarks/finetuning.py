@@ -5,8 +5,6 @@ A round is one epoch over the same rows with the same model, so the work is the 
 are each contestant's own.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import tempfile

@@ -4,8 +4,6 @@
 this process, as a device with nothing else to wait for would see them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 The same predictor behind FastAPI and uvicorn, one row a request, without batching.
 """
 
-from __future__ import annotations
-
 import sys
 
 import torch

@@ -2,8 +2,6 @@
 order of the file, padded to the longest.
 """
 
-from __future__ import annotations
-
 import csv
 import tempfile
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ So a busy machine slows all of them alike, and the peak memory of each is its ow
 function ``main(setting, connection)`` that steps through ``gated(connection, batches)``.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import resource
 import statistics

@@ -1,7 +1,5 @@
 """Requests a second and latency of `road serve` beside a plain FastAPI handler, on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What is trained: the size of the models, the batches, and the arithmetic that they need."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

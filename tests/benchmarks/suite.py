@@ -1,7 +1,5 @@
 """The benchmarks by name; each gives the rows of bench.json."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

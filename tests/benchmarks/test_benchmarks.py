@@ -1,7 +1,5 @@
 """Every benchmark at toy size: that it runs, and that its rows say what they promise."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from pathlib import Path

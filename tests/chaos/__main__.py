@@ -3,8 +3,6 @@ without arguments) and writes docs/reliability.md from the results. ``page`` wri
 results; ``soak MINUTES`` trains under random faults.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from pathlib import Path

@@ -4,8 +4,6 @@ A command passes when it gives the weights and figures of the unharmed object, o
 error that names the file. An exception of another type fails, and so does any other result.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The faults that road_ray is held to: the table in ``faults.yaml``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

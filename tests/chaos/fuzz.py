@@ -2,8 +2,6 @@
 left out, in other encodings, with other separators, cut short and with flipped bits.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A test gives a figure with pytest's ``record_property("worker killed: longest gap", "9.1 s")``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

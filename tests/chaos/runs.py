@@ -1,7 +1,5 @@
 """Small trainings on several workers for the chaos tests: paced, hurt, and watched from outside."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

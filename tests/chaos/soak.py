@@ -4,8 +4,6 @@
 into steps that count (goodput), and whether anything was left behind or had grown.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The objects that ``test_mutations.py`` damages: tiny runs and what they leave, made once each."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

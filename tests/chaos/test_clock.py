@@ -1,7 +1,5 @@
 """A clock that jumps by an hour changes no figure and ends no wait: time-outs are monotonic."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Whatever stands in a file, a reader reads it or tells a mistake in an error of ours."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model that is being written when its process dies, or when another process wants it."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Hosts for real: a network namespace on this machine, a head here and a worker there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

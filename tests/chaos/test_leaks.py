@@ -1,7 +1,5 @@
 """A hundred short runs: memory, files, threads, actors and places on a cluster are given back."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -2,8 +2,6 @@
 the file, never a traceback, never another number. `tests/chaos/page.md` has the table.
 """
 
-from __future__ import annotations
-
 import logging
 
 import pytest

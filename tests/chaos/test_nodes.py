@@ -1,7 +1,5 @@
 """Machines that go with a notice, go without one, and come: several nodes on this machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

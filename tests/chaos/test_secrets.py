@@ -1,7 +1,5 @@
 """Secrets of the environment and of the command line stand in nothing that a run leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

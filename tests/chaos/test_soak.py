@@ -1,7 +1,5 @@
 """A short soak with every kind of fault at least once; `python -m tests.chaos soak 60` is long."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command in a process of its own that is killed, or held, at the n-th file that it writes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The command: quick help, exit codes, what is printed where; never a traceback for a mistake."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """``road presets | check | schema | explain``: what is printed, and what editors make of it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """``road data``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

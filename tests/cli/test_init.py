@@ -1,7 +1,5 @@
 """``road init``: the file that it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a line says of a configuration, what help says of options, and what a shell completes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

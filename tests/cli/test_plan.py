@@ -1,7 +1,5 @@
 """``road plan`` and ``--dry-run`` print the same plan, for people and for programs."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

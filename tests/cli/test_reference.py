@@ -1,7 +1,5 @@
 """The configuration reference of the docs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

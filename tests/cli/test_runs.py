@@ -1,7 +1,5 @@
 """``road runs`` and ``road report``: lists, shows and compares what run directories hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

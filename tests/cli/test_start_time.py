@@ -1,7 +1,5 @@
 """Commands that only read configuration answer at once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``road sweep``: a table for people, JSON for scripts, mistakes before anything starts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

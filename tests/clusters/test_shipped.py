@@ -1,7 +1,5 @@
 """Shipped cluster files, validated against their schemas without a cloud."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

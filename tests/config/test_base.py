@@ -1,7 +1,5 @@
 """Loading, overriding and writing configurations; the usual mistakes and how they are told."""
 
-from __future__ import annotations
-
 import copy
 import re
 import string

@@ -1,7 +1,5 @@
 """Every key of every configuration explains itself: its docstring is its description."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Marks of fields decide which keys may differ when a run is resumed."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

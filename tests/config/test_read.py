@@ -1,7 +1,5 @@
 """Reading YAML: plain values with lines, and refusals for whatever is not plain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

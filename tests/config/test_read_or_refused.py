@@ -1,7 +1,5 @@
 """Every key of every verb is read by it or refused: none is accepted and without effect."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 editors.
 """
 
-from __future__ import annotations
-
 import enum
 from pathlib import Path
 from typing import Annotated, Any, Literal

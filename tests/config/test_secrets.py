@@ -1,7 +1,5 @@
 """Secrets are refused, masked and redacted; a password of a database is the environment's."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy.engine import make_url
 

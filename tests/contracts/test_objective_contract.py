@@ -1,7 +1,5 @@
 """What holds for every pre-training objective as it is trained; a new one inherits these tests."""
 
-from __future__ import annotations
-
 import pytest
 from torch.testing import assert_close
 

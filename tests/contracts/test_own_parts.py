@@ -2,8 +2,6 @@
 ``road_ray.testing`` ships.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 

@@ -1,7 +1,5 @@
 """The examples of a file of any layout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from road_ray.data.readers.layouts import read_split

@@ -1,7 +1,5 @@
 """Batches as a function of the seed: complete, alike in length, and tiled by the workers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
 

@@ -2,8 +2,6 @@
 the same as made, another key for any other content, never half a file.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

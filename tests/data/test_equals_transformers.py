@@ -1,7 +1,5 @@
 """Inputs and logits equal those of plain transformers, for every kind of tokenizer and of rows."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Where data lies, which head a task has, and a split read and encoded."""
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray.data.config import SourceConfig

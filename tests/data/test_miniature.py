@@ -1,7 +1,5 @@
 """The miniature world: published layouts, true positions, honest labels, some difficulty."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

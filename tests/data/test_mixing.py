@@ -1,7 +1,5 @@
 """Steps as lists of passes: consecutive batches, drawn data sets, or phases of row lengths."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import count, islice, product
 

@@ -1,7 +1,5 @@
 """What the files of a model directory may say, and that none of it loads anything else."""
 
-from __future__ import annotations
-
 import json
 import sys
 from fnmatch import fnmatch

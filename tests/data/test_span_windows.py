@@ -1,7 +1,5 @@
 """Windows by hand, against BERT's loop and on real questions; offsets of tokenizers of any kind."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tokenizers from files, directories and text, and what is wrong with those that are not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

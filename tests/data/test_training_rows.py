@@ -1,7 +1,5 @@
 """Rows without labels follow those of a data set, and folds follow from what an example says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

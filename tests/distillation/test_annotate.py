@@ -2,8 +2,6 @@
 choice of two classes, with every rule and loss.
 """
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Teachers of other tokenizers: texts of rows, and answers carried over."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import numpy as np

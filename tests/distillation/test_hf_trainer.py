@@ -1,7 +1,5 @@
 """Hugging Face's Trainer with distillation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

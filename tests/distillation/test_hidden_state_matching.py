@@ -1,7 +1,5 @@
 """What a teacher shows of its inside, and which layer is compared with which."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -2,8 +2,6 @@
 by their content, whoever made the batch, and answers without padding and back.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

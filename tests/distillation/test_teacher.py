@@ -1,7 +1,5 @@
 """A teacher answers as the plain model does, decoders too, and every way to ask it alike."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

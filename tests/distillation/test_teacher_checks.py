@@ -1,7 +1,5 @@
 """A teacher that does not fit is refused by name, before anything of it runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

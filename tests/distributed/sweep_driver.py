@@ -5,8 +5,6 @@ python -m tests.distributed.sweep_driver SWEEP_DIRECTORY CLUSTER [nested]
 CLUSTER: the address of one that stays, or a directory for one that ends with the driver.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

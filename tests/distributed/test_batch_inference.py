@@ -2,8 +2,6 @@
 corpora built by several machines equal those built by one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -2,8 +2,6 @@
 clusters, and the environment that a run records.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

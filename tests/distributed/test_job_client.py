@@ -1,7 +1,5 @@
 """Jobs: submitted once, followed, stopped; the files that they get; profiles of clusters."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """``Ensemble`` in a script: without a cluster, and with teachers in process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 broken (every fault is asserted to have happened); their resources, refusal without room.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

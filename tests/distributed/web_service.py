@@ -1,7 +1,5 @@
 """A web service of the test's own on this machine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

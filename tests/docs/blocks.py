@@ -1,7 +1,5 @@
 """The code blocks of a page and the commands in them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

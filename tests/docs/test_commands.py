@@ -3,8 +3,6 @@
 Nothing is run here; the tutorial, the examples and the blocks with a name have tests that do.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace

@@ -2,8 +2,6 @@
 public objects in the order of a story: each starts from the runs of those before.
 """
 
-from __future__ import annotations
-
 import doctest
 import json
 import re

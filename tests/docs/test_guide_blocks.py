@@ -2,8 +2,6 @@
 stand, and of a rule that weights as it says.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any

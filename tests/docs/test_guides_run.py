@@ -5,8 +5,6 @@ student's process, and models of the hub are tiny ones in directories of their n
 of Optuna is not started: it is not among our dependencies.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The pages name files, folders and functions that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

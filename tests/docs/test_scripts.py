@@ -2,8 +2,6 @@
 the overview of the results is what its script makes of the stored figures.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

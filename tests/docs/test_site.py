@@ -1,7 +1,5 @@
 """The documentation site builds without warnings and asks nothing of a network."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -3,8 +3,6 @@
 Published models are tiny ones in directories of their names; steps and rows are cut to seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Logits are independent of batching; figures and predictions follow from them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

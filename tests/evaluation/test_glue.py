@@ -1,7 +1,5 @@
 """GLUE averages against hand-computed values, and valid submissions."""
 
-from __future__ import annotations
-
 import json
 import math
 import zipfile

@@ -2,8 +2,6 @@
 scikit-learn.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

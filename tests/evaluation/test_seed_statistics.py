@@ -1,7 +1,5 @@
 """Intervals, Holm's correction, effect sizes and power: by hand and against tables."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np

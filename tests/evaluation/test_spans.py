@@ -1,7 +1,5 @@
 """Spans against exhaustive search; thresholds and scores against hand-computed values."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

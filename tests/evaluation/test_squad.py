@@ -1,7 +1,5 @@
 """Official SQuAD scores against hand-computed values and a second implementation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparisons of a second: one layer of 32, two steps, a few rows of the miniature world."""
 
-from __future__ import annotations
-
 import pytest
 
 TINY = {"num_seeds": 2, "optimizer.peak_lr": 1e-2, "console": "quiet"}

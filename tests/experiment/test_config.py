@@ -2,8 +2,6 @@
 comparisons: every arm is a configuration of its verbs, and has the papers' figures.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray.config import override

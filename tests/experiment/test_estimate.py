@@ -1,7 +1,5 @@
 """``--dry-run`` of a comparison: exact counts, times of this machine, nothing left behind."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A comparison as configurations: seeds, shared teachers and store, data and sizes of the arms."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Equal budgets, chained stages, and the table of published beside measured."""
 
-from __future__ import annotations
-
 import pytest
 from scipy.stats import ttest_rel
 

@@ -1,7 +1,5 @@
 """Comparisons run end to end, resume to equal results, and outlive an arm that fails."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What only a device can show: no wait within a step, the results of the CPU, a speed to expect."""
 
-from __future__ import annotations
-
 import warnings
 from importlib.util import find_spec
 

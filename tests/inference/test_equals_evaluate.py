@@ -1,7 +1,5 @@
 """`road predict` gives the predictions of `road evaluate`, row by row, on published data sets."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

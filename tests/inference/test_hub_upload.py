@@ -1,7 +1,5 @@
 """``road push`` against a hub of the test: what is sent, and what is refused before."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace

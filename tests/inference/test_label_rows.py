@@ -1,7 +1,5 @@
 """Labels of an LLM behind an address: a server that speaks the protocol, and its faults."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

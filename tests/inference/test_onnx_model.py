@@ -1,7 +1,5 @@
 """A model and its ONNX export give the same predictions, for every kind of head."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

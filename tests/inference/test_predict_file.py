@@ -1,7 +1,5 @@
 """Files of rows in every format give the same predictions; a killed run resumes at its chunk."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import datetime

@@ -1,7 +1,5 @@
 """A temperature that is fitted in training is applied by whatever predicts, and by nothing else."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

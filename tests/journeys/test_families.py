@@ -1,7 +1,5 @@
 """What every family of encoders can do; the table of docs/guides/models.md."""
 
-from __future__ import annotations
-
 import pytest
 from transformers import AutoConfig
 

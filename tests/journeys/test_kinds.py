@@ -1,7 +1,5 @@
 """Tags and choices go the whole way: files, training, figures, predictions, a teacher's logits."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

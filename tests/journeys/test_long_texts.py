@@ -2,8 +2,6 @@
 ``data.windows`` nothing is cut.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

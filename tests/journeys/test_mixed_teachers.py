@@ -1,7 +1,5 @@
 """Teachers of three tokenizers teach an ELECTRA student from the command line."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Position tables of any length, and tokenizers without padding, with another one or a template."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

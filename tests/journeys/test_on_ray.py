@@ -1,7 +1,5 @@
 """The journeys on Ray give what they give in one process, also when a teacher is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """A user's first hour with data of their own: look, write a configuration, train, predict."""
 
-from __future__ import annotations
-
 import json
 import random
 import shlex

@@ -2,8 +2,6 @@
 worker cannot import is told before the first step.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """Pre-training in phases: three of six steps on rows of 16 tokens, two on 24, the last on 32."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The further heads of QuAC are trained, exported and judged again."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """Models that cannot be used are refused by the command line before anything starts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What runs with teachers and workers in other processes print: nothing of Ray's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

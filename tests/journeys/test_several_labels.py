@@ -1,7 +1,5 @@
 """Texts with any number of labels go the whole way: files, training, figures, predictions."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

@@ -1,7 +1,5 @@
 """The guide to clusters, its blocks run as they stand: start, send, send again, stop, go on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

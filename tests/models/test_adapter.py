@@ -1,7 +1,5 @@
 """A LoRA adapter answers as PEFT's own model of it, as teacher and wherever a model is named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

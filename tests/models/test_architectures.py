@@ -1,7 +1,5 @@
 """Layers are found in the modules of any family, in their order."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

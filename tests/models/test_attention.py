@@ -1,7 +1,5 @@
 """Attention implementations and rows without padding: equal states, losses and gradients."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 

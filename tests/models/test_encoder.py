@@ -1,7 +1,5 @@
 """Sizes, weights new and loaded, and directories that hold no encoder."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

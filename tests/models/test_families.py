@@ -1,7 +1,5 @@
 """Every family of encoders as student: trained, exported, loaded by transformers alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import transformers

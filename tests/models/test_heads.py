@@ -1,7 +1,5 @@
 """Heads against those of transformers, and by hand: standard ones, joint spans, SAN."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads of language models, and weights that networks share."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing import assert_close

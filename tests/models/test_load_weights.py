@@ -1,7 +1,5 @@
 """Stored weights are compared with their configuration before a model is built of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

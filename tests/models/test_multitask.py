@@ -1,7 +1,5 @@
 """Heads by task, and the way out to plain transformers and back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads of a user's own, by name: export, loading by road_ray and by plain transformers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Device, precision, int8 matrices."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

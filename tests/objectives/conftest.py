@@ -1,7 +1,5 @@
 """Tiny generators, discriminators and batches."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook

@@ -1,7 +1,5 @@
 """Every objective with a batch on the host: pre-training, each kind of head, distillation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Positions, corruption and sampling."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

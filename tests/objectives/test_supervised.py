@@ -1,7 +1,5 @@
 """Gold losses by hand: classes, numbers, spans, and what is not counted."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A tiny objective of every kind, the second of two stages too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

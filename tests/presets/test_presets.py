@@ -1,7 +1,5 @@
 """Presets are whole configurations, written and read back alike; published ones as published."""
 
-from __future__ import annotations
-
 import pytest
 from jsonschema import Draft7Validator
 

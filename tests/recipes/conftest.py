@@ -1,7 +1,5 @@
 """What recipes start, counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray.recipes.train import teachers as module

@@ -1,7 +1,5 @@
 """Evaluating a trained model reuses its threshold and says what it cannot judge."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Label errors from teachers of folds to a training without them."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

@@ -1,7 +1,5 @@
 """A plan tells what the run itself then does, and leaves nothing behind."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

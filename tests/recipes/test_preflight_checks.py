@@ -1,7 +1,5 @@
 """Predicted metric names equal those that runs report; a warning before anything starts."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Runs of several runs: seeds, pools, teachers, folds and generations."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

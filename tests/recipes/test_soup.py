@@ -1,7 +1,5 @@
 """Several models as one: the mean of their weights, against numpy, and that of their logits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from unittest.mock import Mock

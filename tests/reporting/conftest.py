@@ -1,7 +1,5 @@
 """Fixtures: run and sweep directories as the recipes write them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

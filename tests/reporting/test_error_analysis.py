@@ -1,7 +1,5 @@
 """Wrong predictions beside labels, worst first; missing data is reported."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Verdicts of health checks; time splits against hand-computed values; advice names the key."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

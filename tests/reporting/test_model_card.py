@@ -1,7 +1,5 @@
 """Model cards have figures, lineage and front matter for the Hub."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

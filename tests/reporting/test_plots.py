@@ -1,7 +1,5 @@
 """Plots as inline SVG in the colours of the page, and as files."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import pytest

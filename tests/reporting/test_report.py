@@ -1,7 +1,5 @@
 """Pages by path, and in a real browser without a network."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Alignment of tables and choice of figures."""
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray.evaluation.metrics import entity_scores

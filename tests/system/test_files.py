@@ -2,8 +2,6 @@
 reach is told by the name of the file or key.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import pwd

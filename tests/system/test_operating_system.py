@@ -2,8 +2,6 @@
 is missing trains, predicts and asks teachers.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 lost; what is not the bytes that were asked for is never spliced into a text.
 """
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import re

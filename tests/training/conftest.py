@@ -1,7 +1,5 @@
 """Tiny objectives, rows and runs for the loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from transformers import ElectraModel

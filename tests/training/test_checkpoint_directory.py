@@ -1,7 +1,5 @@
 """Checkpoints: atomic commits, damage, retention, and the second copy elsewhere."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

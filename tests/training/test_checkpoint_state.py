@@ -1,7 +1,5 @@
 """State of checkpoints: saved and restored bit for bit, whole or sharded, by a thread."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from types import SimpleNamespace

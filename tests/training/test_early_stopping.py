@@ -1,7 +1,5 @@
 """Patience: when a training ends before its last step, with which weights, and after a resume."""
 
-from __future__ import annotations
-
 import os
 import signal
 from functools import partial

@@ -1,7 +1,5 @@
 """Gradient of a step over passes and workers, and its guard; a worker that is alone."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

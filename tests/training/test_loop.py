@@ -1,7 +1,5 @@
 """The loop: resuming, stopping, diverging and refusing."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Compiled, recomputed and sharded models compute what plain ones do."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

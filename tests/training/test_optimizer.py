@@ -1,7 +1,5 @@
 """AdamW and LAMB against hand-computed updates; learning rates."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

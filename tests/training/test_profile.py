@@ -1,7 +1,5 @@
 """Measured steps of a plan, model FLOPs utilization, operations of an encoder."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run is told and tells: stop requests, out-of-memory errors."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Write the archive that road_ray ships."""
 
-from __future__ import annotations
-
 import lzma
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """The encyclopaedia: one article for every entity, facts told again where they matter."""
 
-from __future__ import annotations
-
 import random
 
 from tools.miniature import opinions

@@ -1,7 +1,5 @@
 """Write the miniature world in the published layouts of its data sets."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

@@ -4,8 +4,6 @@ A statement without ``{s}`` follows its subject. ``says`` and ``asks`` are the e
 words; ``tells`` and ``wonders`` those of dispatches, diaries and dialogues, out of domain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

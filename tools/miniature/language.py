@@ -1,7 +1,5 @@
 """Facts to English: clauses, sentences and paragraphs that know where each value stands."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Short reviews with a polarity: negation, contrast and concession decide as often as a word."""
 
-from __future__ import annotations
-
 import random
 
 _GOOD = (

@@ -1,7 +1,5 @@
 """Pairs of sentences whose labels follow from the facts: inference and paraphrase."""
 
-from __future__ import annotations
-
 import random
 
 from tools.miniature.language import clause, finish, join, pair, question, statement

@@ -1,7 +1,5 @@
 """Reading comprehension in the SQuAD layout, in the encyclopaedia's style and in another."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from typing import Any

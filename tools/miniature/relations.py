@@ -1,7 +1,5 @@
 """Every relation of the miniature world by name."""
 
-from __future__ import annotations
-
 from tools.miniature.grammar import Relation
 from tools.miniature.people import PEOPLE
 from tools.miniature.places import PLACES

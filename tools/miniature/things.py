@@ -1,7 +1,5 @@
 """What can be said of, and asked about, companies, schools, books and events."""
 
-from __future__ import annotations
-
 from tools.miniature import words
 from tools.miniature.grammar import relation
 

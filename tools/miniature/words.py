@@ -1,7 +1,5 @@
 """The stock of words: names from a syllable grammar, plain English nouns with their families."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass

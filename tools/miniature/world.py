@@ -1,7 +1,5 @@
 """The world: people, places and things whose relations agree with each other everywhere."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Mapping

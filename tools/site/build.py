@@ -5,8 +5,6 @@ references of the command line and of Python, which are made of the code. Zensic
 warning is an error. Nothing comes from the network, at the building and at the reading.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

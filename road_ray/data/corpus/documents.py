@@ -4,8 +4,6 @@ Layout: parquet, Arrow (``Dataset.save_to_disk``), JSONL or plain text; the last
 compressed. Column: ``text``. Files lie in a directory or at an address, such as an object store.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

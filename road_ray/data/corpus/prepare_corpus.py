@@ -1,7 +1,5 @@
 """Text, tokenizer and shards of a pre-training run; tokenizer and shards are made if missing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Files of a data set by split, their layout, and the rows in them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

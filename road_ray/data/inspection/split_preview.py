@@ -1,7 +1,5 @@
 """Text preview of a split: examples as in the file, or rows of tokens, each with its label."""
 
-from __future__ import annotations
-
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import UNKNOWN, ChoiceExample, Example, SpanExample, TagExample
 from road_ray.data.load_split import (

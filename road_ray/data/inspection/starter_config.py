@@ -1,7 +1,5 @@
 """YAML file of a guess, with a comment for each key and the schema line for editors."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

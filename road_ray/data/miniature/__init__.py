@@ -4,8 +4,6 @@
 ``tools/miniature`` in the repository generates the archive. Start reading at ``cached``.
 """
 
-from __future__ import annotations
-
 import os
 import tarfile
 import tempfile

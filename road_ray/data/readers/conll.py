@@ -7,8 +7,6 @@ IOB1, IOBES and BILOU, and those without a type, are converted to IOB2.
 Source: Tjong Kim Sang and De Meulder 2003.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ To add a layout, add these to ``LAYOUTS``; one of multiple-choice questions is a
 ``CHOICES``, a function from a row to question, choices and answer.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ each task (Adversarial GLUE: Wang et al. 2021), or any table. Columns: those tha
 entry names. Labels stay as written in the file.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path

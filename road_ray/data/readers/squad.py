@@ -6,8 +6,6 @@ For each other layout, one function yields the rows of a file as flat rows; its 
 the layout. Where the rows of the copy on the hub differ, one more turns such a row into a flat one.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import logging

@@ -6,8 +6,6 @@ it to ``table_rows``. The hub's copies differ from the published files in column
 ``Hub.columns`` of the catalogue names, and in labels, which are numbers of classes.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

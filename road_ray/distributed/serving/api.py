@@ -7,8 +7,6 @@ own ``@serve.batch`` works inside its replicas only and refuses a request that h
 batch.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

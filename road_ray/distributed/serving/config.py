@@ -1,7 +1,5 @@
 """Settings of `road serve`: the model, its replicas, batches, limits and token."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """Replica of Ray Serve that holds a model, and the application made of such replicas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fastapi import FastAPI

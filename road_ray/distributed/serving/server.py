@@ -1,7 +1,5 @@
 """Start the server, here or on a Ray cluster, serve until a signal, and stop it gracefully."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -1,7 +1,5 @@
 """Launch of a training: in this process or in Ray Train workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

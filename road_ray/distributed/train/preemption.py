@@ -5,8 +5,6 @@ Ray informs the training loop, which saves a checkpoint. Run it as
 (RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ failed trial. Only the death of the process is left to Tune, which restarts the 
 checkpoints.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import fcntl
 import json

@@ -5,8 +5,6 @@ complete, and resamples running trials. Here all state is in the study. The time
 the share of a trial's steps; reports are replayed after a restart.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -5,8 +5,6 @@ Private names of Optuna 5 are used here alone: ``_trial_id``, by which a process
 trial of another one, and ``_suggest``, which draws a value from a distribution.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Mapping, Sequence

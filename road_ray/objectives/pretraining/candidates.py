@@ -2,8 +2,6 @@
 masked positions beside the detection everywhere (TEAMS).
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

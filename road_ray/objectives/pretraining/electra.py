@@ -2,8 +2,6 @@
 generator may also learn to fool it.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -3,8 +3,6 @@ half of ELECTRA), the same with samples of a generator as masks, and of every to
 copies the input.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

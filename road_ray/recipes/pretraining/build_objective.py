@@ -1,7 +1,5 @@
 """Build the objective of a pre-training run from its configuration."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ optimizer and loop; ``recipes/pretraining/build_objective.py`` makes the objecti
 ``pretrain.py`` trains and evaluates it. ``experiment/config.py`` has a comparison of several.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal, Self
 

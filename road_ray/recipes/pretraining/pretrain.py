@@ -3,8 +3,6 @@
 The probe evaluates the encoder meanwhile: a copy is fine-tuned on small tasks.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 and its rows with hidden tokens and the generator's replacements.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

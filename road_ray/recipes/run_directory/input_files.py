@@ -5,8 +5,6 @@ hashed. A file whose folder is gone, such as data that were deleted after the tr
 compared.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -2,8 +2,6 @@
 later command asks for them, and a card for people.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@ of a finished run: the sha256 of its files in ``MANIFEST.json``, which is verifi
 a run that consists of other runs covers those too.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, TypeVar
 

@@ -3,8 +3,6 @@
 Every recipe uses these functions to open its directory, its journal and its checkpoints.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ its seeds and the retention of models. ``recipes/sweep/trials.py`` validates it 
 verb's own configuration, ``sweep.py`` runs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal

@@ -5,8 +5,6 @@ label for each word. The answer of a question about a context is a distribution 
 kept as the tokens of a teacher that ``transfer_spans`` reads: each span is a token.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Teachers that a configuration names: found, and checked against task and student."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

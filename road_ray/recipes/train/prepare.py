@@ -1,7 +1,5 @@
 """Model, tokenizer, rows, batches and objective of a supervised training."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping, Sequence

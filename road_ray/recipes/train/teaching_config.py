@@ -5,8 +5,6 @@ what they share is ``TeachingConfig``. ``read_teacher_list`` reads a ``teachers.
 have folds. ``find_teachers.py`` and ``teachers.py`` consume them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

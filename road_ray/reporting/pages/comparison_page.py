@@ -4,8 +4,6 @@ An experiment (``road reproduce``) has the table of its arms as ``table.json``; 
 groups that differ in their seed only are the arms.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

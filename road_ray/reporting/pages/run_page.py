@@ -4,8 +4,6 @@ Predictions are drawn from ``predictions/<data set>/diagnostics.json``: scores o
 the confusion matrix, reliability diagram, scores by no-answer threshold.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping

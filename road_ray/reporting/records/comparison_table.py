@@ -7,8 +7,6 @@ and 2 and the medians of its repository; the ROaD-ELECTRA posts, part 1 (tables 
 and part 2. They come from large models and full data; a small run cannot reach them.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Mapping, Sequence

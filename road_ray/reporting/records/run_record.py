@@ -2,8 +2,6 @@
 ancestors still exist. Missing or damaged files become notes instead of errors.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

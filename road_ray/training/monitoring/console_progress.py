@@ -3,8 +3,6 @@
 Everything is written to standard error; standard output is for results.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping

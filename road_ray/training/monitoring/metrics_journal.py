@@ -3,8 +3,6 @@
 A file is closed behind each row, so that a kill loses at most the line being written.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

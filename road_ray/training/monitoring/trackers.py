@@ -1,7 +1,5 @@
 """Experiment trackers, which receive a copy of the journal, the source of truth."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

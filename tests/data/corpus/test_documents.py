@@ -1,7 +1,5 @@
 """Corpora: parquet, JSONL and plain text, single files and directories."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks, their rows in order, processes that die, and the two segments of a row."""
 
-from __future__ import annotations
-
 import multiprocessing
 
 import numpy as np

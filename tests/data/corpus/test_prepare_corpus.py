@@ -1,7 +1,5 @@
 """The text of a pre-training run: found, tokenised and cut once, told apart by what it holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -2,8 +2,6 @@
 cache is bounded, shared and verified.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

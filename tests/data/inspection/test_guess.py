@@ -1,7 +1,5 @@
 """Guesses of task, columns, labels and split, by what is in a file or folder."""
 
-from __future__ import annotations
-
 import json
 import random
 from types import SimpleNamespace

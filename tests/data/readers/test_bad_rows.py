@@ -1,7 +1,5 @@
 """Rows that a layout cannot hold: each is refused with its file, and its line or question."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """CoNLL columns: sentences, IOB1 to IOB2, and what breaks either, with file and line."""
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray.data.examples import TagExample

@@ -2,8 +2,6 @@
 that are found, one or several a row, the dev split, the hub.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

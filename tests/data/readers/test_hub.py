@@ -1,7 +1,5 @@
 """The hub's copies give the examples that the published files give."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

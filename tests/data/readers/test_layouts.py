@@ -1,7 +1,5 @@
 """Splits of catalogue entries: found, read, counted; from files and from hub-like tables."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 

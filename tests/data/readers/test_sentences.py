@@ -1,7 +1,5 @@
 """Tables of sentences and of choices: what is read, what is dropped, every fault with its line."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from decimal import Decimal

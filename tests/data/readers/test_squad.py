@@ -3,8 +3,6 @@ JSONL, where every found place is gold; QuAC's dialogs, with further labels and 
 token ranges and QA-ZRE's subjects.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from functools import partial

@@ -1,7 +1,5 @@
 """Rows of tables, whatever the format of the file, and lines of text files."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -2,8 +2,6 @@
 Nothing is reached from other machines without a token; a token has a length.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The application on Ray: a killed replica loses no request, a stopped server answers its last."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A recipe gives the same here and in Ray workers; errors keep their class, dead workers return."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """The notices of two clouds, from a metadata service of the test's own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from datetime import UTC, datetime, timedelta

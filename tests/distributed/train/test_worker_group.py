@@ -1,7 +1,5 @@
 """A worker group: deaths, failures, and the messages between driver and workers."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

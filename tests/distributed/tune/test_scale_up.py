@@ -2,8 +2,6 @@
 time, on a cluster as it is and on one that adds machines.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Ranges have exactly one kind and are not empty; limits of samplers are checked."""
 
-from __future__ import annotations
-
 import pytest
 
 from road_ray.config import InvalidConfig, load

@@ -2,8 +2,6 @@
 the share of a trial's steps, also after a restart.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import nullcontext

@@ -2,8 +2,6 @@
 sweep only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A trial always ends with its record as the last report."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Objectives that choose among candidates: how these are drawn and scored, MC-BERT, TEAMS."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing import assert_close

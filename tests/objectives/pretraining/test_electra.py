@@ -2,8 +2,6 @@
 detection at fewer positions; REINFORCE: reward, baseline and gradient.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score

@@ -1,7 +1,5 @@
 """Generators: draws, loss, gradient and samples against PyTorch's own; and the base class."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

@@ -2,8 +2,6 @@
 gate that copies, a mixture of two distributions in logarithms.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

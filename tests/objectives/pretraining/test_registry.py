@@ -2,8 +2,6 @@
 one inherits these tests by its entry.
 """
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Every objective from the command line; what generators and initialisations are refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Pre-training from the command line: shards once, figures of the last row, and a user's corpus."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Before a pre-training: its operations, and its corrupted rows."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -2,8 +2,6 @@
 unless something needs them, and never missed silently.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 

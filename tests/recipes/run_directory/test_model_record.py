@@ -1,7 +1,5 @@
 """What a model records: its head, thresholds and files, and the data of its training."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

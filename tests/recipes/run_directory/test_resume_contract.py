@@ -3,8 +3,6 @@ finished run, resumes a stopped one to the same bytes, and refuses other keys, o
 damage by name.
 """
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 from pathlib import Path

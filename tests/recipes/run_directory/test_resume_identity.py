@@ -2,8 +2,6 @@
 keys that a run directory is bound to.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

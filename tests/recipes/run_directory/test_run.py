@@ -1,7 +1,5 @@
 """A run directory has one process, one configuration, and is gone on with by the same command."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Search spaces by path and by shipped name; every mistake in one is reported with its line."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

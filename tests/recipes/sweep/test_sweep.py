@@ -1,7 +1,5 @@
 """A whole sweep: started, resumed, finished, refused; its best trial and its files."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -2,8 +2,6 @@
 all trials share are asked by the driver, once.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Files of answers, students that learn from them, and what their answers become."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

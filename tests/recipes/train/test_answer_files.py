@@ -1,7 +1,5 @@
 """Teachers that are files: answers from elsewhere, and rows that a teacher does not answer."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Files of answers to questions about a context, and of tags of words, are teachers."""
 
-from __future__ import annotations
-
 import json
 import math
 

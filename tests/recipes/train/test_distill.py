@@ -1,7 +1,5 @@
 """Distillation with the teachers in this process; in actors: journeys/test_on_ray.py."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

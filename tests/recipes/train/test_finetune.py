@@ -2,8 +2,6 @@
 and tells a user's mistake without a traceback.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

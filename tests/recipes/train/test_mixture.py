@@ -1,7 +1,5 @@
 """What a mixture reads and draws; heads, weights and teachers of its data sets."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Model, rows and loss of a supervised training."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

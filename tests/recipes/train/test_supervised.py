@@ -1,7 +1,5 @@
 """``finetune``, ``multitask`` and ``distill`` are one recipe: what one of them does, all do."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """A student and the answers of its teachers: live, once, killed, damaged, of other teachers."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from functools import partial

@@ -1,7 +1,5 @@
 """Students that ask only teachers that have not seen the row."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

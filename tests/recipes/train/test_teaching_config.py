@@ -1,7 +1,5 @@
 """Teachers and their weights, as configured and as listed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

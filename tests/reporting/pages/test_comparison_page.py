@@ -1,7 +1,5 @@
 """Pages of groups of runs and of experiments: metrics with intervals, tests, published metrics."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """A page is self-contained and escapes foreign text."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Page of one run, with its curves and predictions; run directories, damaged ones included."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

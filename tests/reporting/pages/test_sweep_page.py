@@ -2,8 +2,6 @@
 directories of its trials.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """What a run shows while it trains and evaluates."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Rows, events, final figures, resumption and failing trackers."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -2,8 +2,6 @@
 for one run directory, in a process that is full of secrets.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
