@@ -1,15 +1,21 @@
-"""The only imports of Ray's private names, as of Ray 2.60.0.
+"""The only uses of Ray's private names, as of Ray 2.60.0.
 
-Check this module first after an update of Ray: ``tests/distributed/train/test_worker_group.py``
-tests what we use of each name. Importing this module imports Ray Train, so modules that must stay
-light import it inside the function that needs it.
+Check this module first after an update of Ray: ``tests/distributed/train/test_worker_group.py`` and
+``tests/distributed/tune/test_searcher.py`` test what we use of each name.
 """
 
-from ray.train.v2._internal import constants as _train_constants
-
-__all__ = ["propagate_environment_variable"]
+from typing import Any
 
 
 def propagate_environment_variable(name: str) -> None:
     """Make Ray Train pass the variable of this process on to its controller and workers."""
-    _train_constants.ENV_VARS_TO_PROPAGATE.add(name)
+    from ray.train.v2._internal import constants
+
+    constants.ENV_VARS_TO_PROPAGATE.add(name)
+
+
+def forget_stopped_trials(scheduler: Any) -> None:
+    """Make Ray's median rule take reports of trials that it would stop now, at which it fails;
+    other schedulers have no such memory.
+    """
+    getattr(scheduler, "_stopped_trials", set()).clear()

@@ -99,8 +99,7 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
     those of a question with ``is_impossible: true``, and questions that have no others, are dropped
     with a warning. Raises ``DataError`` that lists them if these are most of the questions.
     """
-    errors: list[str] = []
-    moved: list[str] = []
+    errors, moved = list[str](), list[str]()
     usable = unusable = 0
     for number, (where, row) in enumerate(rows):
         answers = [a for a in flat_answers(row.get("answers"), where) if not _is_none(a)]

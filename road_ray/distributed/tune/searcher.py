@@ -22,6 +22,7 @@ from ray.tune.schedulers import (
 )
 from ray.tune.search import Searcher
 
+from road_ray.distributed.ray_private import forget_stopped_trials
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import PERCENT, RECORD, Record, Report, to_tune_result
 from road_ray.distributed.tune.search_config import SearchConfig
@@ -188,8 +189,7 @@ def scheduler(config: SearchConfig, trials: Iterable[FrozenTrial] = ()) -> Trial
         for step, value in sorted(earlier.intermediate_values.items()) if earlier else ():
             report = Report(step, earlier.user_attrs[TOTAL], value)
             chosen.on_trial_result(controller, trial, to_tune_result(report, metric))
-            # Ray's median rule fails at the next report of a trial that it would stop now.
-            getattr(chosen, "_stopped_trials", set()).clear()
+            forget_stopped_trials(chosen)
 
     chosen.on_trial_add = add_with_reports
     for number, earlier in known.items():
