@@ -98,7 +98,8 @@ def test_flat_names_of_distillation_find_their_keys(performed):
 
 
 def ensemble(host, store=None):
-    return SimpleNamespace(inner="actors", directories=["a", "b"], host=host, store=store)
+    told = {"settings": {"host": host, "store": store and str(store)}}
+    return SimpleNamespace(inner="actors", directories=["a", "b"], host=host, store=store, **told)
 
 
 def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(performed):

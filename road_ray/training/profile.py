@@ -78,8 +78,7 @@ def forward_flops(
     objective: nn.Module, batch: Batch, worker: Worker, autocast: torch.dtype | None
 ) -> int:
     """Return the FLOPs of one forward pass as ``torch.utils.flop_counter`` counts them; on a CPU it
-    does not count attention without dropout. Its hooks fail under ``no_grad`` at modules that are
-    given parameters.
+    does not count attention. Its hooks fail under ``no_grad`` at modules that are given parameters.
     """
     objective.eval()  # the statistics of a BatchNorm are those of the training alone
     with (

@@ -83,7 +83,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
 
     def poisoned(self, batch):
         losses = forward(self, batch)
-        if torch.is_grad_enabled() and next(calls) >= 3:
+        if self.training and next(calls) >= 3:
             losses.terms["sst2"].total.data.fill_(torch.nan)
         return losses
 
