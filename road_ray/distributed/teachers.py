@@ -146,7 +146,7 @@ class ActorEnsemble(Ensemble):
         self.start_timeout_seconds = start_timeout_seconds
         self.on_event: Callable[..., object] | None = None
         self.size = len(self.directories)
-        self._owner = owner
+        self._owner, self._cluster = owner, _cluster()
         self._turns = [itertools.cycle(replicas) for replicas in self.actors]
         self._open: set[Any] = set()  # references of requests that may be unanswered
 
@@ -159,6 +159,11 @@ class ActorEnsemble(Ensemble):
 
     def submit(self, batch: Mapping[str, object]) -> Request:
         """Send the batch to every teacher, to its replicas in turn, and return at once."""
+        if _cluster() != self._cluster:
+            raise ClusterError(
+                "the ensemble is closed, or its cluster has ended with another one that started it"
+                "\n  fix: start it again, and close the first ensemble of a process last"
+            )
         request = Request([next(turn) for turn in self._turns], packed_inputs(batch))
         self._open.update(request.refs)
         return request
@@ -206,12 +211,13 @@ class ActorEnsemble(Ensemble):
 
     def close(self) -> None:
         """Stop the teachers if this process started them."""
-        if self._owner and ray.is_initialized():
+        if self._owner and _cluster() == self._cluster:
             # Batches that were sent ahead and are not read: Ray calls a killed answer a failure.
             if self._open:
                 _late([*self._open], _LAST_SECONDS)
             for actor in itertools.chain(*self.actors):
                 ray.kill(actor, no_restart=True)
+            self._cluster = ""
         self._owner = False
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -249,6 +255,11 @@ class ActorEnsemble(Ensemble):
             "  fix: check that the directory loads and that its machine has memory; "
             f"raise distillation.timeout_seconds if it is slow\n{_KEPT}"
         )
+
+
+def _cluster() -> str:
+    """Return the job of this process in the cluster that it uses, empty without one."""
+    return ray.get_runtime_context().get_job_id() if ray.is_initialized() else ""
 
 
 def _late(refs: list[Any], seconds: float) -> list[Any]:

@@ -163,6 +163,9 @@ def test_replicas_answer_in_turn_also_after_one_is_killed(started, directories):
     assert same([ensemble.gather(request) for request in requests], expected)
     assert same(all_answers(ensemble, stream), expected)
     assert not alive(pids[0])
+    ensemble.close()
+    with pytest.raises(ClusterError, match="the ensemble is closed"):
+        ensemble.submit(stream[0])
 
 
 def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):
