@@ -117,7 +117,8 @@ class Supervised(Objective):
         self.model = model
         self.weights = dict(weights or {})
         self.encoder = model.encoder
-        self.sparse = len(model.tasks) > 1 and not one_dataset
+        own_head = any(task.head for task in model.tasks.values())  # may leave parameters unused
+        self.sparse = own_head or (len(model.tasks) > 1 and not one_dataset)
         self.export_task = export_task or next(iter(model.tasks))
 
     def train(self, mode: bool = True) -> Self:

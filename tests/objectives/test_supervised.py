@@ -1,6 +1,7 @@
 """Gold losses by hand: classes, numbers, spans, and what is not counted."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -121,6 +122,8 @@ def test_a_pass_uses_the_head_of_its_task_and_names_its_data_set(model, batch):
     assert objective.sparse
     assert not Supervised(MultitaskModel(model.encoder, [NLI])).sparse
     assert not Supervised(model, one_dataset=True).sparse
+    own = replace(NLI, head="examples.extension.my_road_parts:MeanPooling")  # as if not all is used
+    assert Supervised(MultitaskModel(model.encoder, [own]), one_dataset=True).sparse
     labels = {"labels": torch.tensor([0, 1, 2, -100, 1])}
     terms = objective(batch | labels | {"task": "nli", "dataset": "mnli"}).terms
     assert {name: int(term.count) for name, term in terms.items()} == {"mnli": 4}
