@@ -348,6 +348,11 @@ def _label_column(
     forms = ("classes", "fractions")
     likely = [c for name, c in free.items() if name in _LIKELY_LABEL or c.form in forms]
     if len(likely) == 1:
+        if (name := likely[0].name) in likely[0].values:  # it would be lost as a row
+            raise ConfigError(
+                f"{where}: {name!r} is the name of a column and one of its values, as in a file "
+                f"without a header\n  fix: write the names above it; if it is one: --label {name}"
+            )
         return likely[0], "the only column of classes or numbers"
     what = f"{len(likely)} columns could be the label" if likely else "no column looks like a label"
     fix = "by --label, or all of 0 and 1 by --kind multi; pre-training reads a column `text` alone"

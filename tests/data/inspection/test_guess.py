@@ -118,6 +118,7 @@ def test_every_format_is_read(tmp_path, suffix):
     [
         ({"q": AB, "p": ["x", "y"] * 20}, {}, "2 columns could be the label:.*--label q"),
         (TWO_MARKS, {}, "2 columns could be the label.*by --kind multi"),
+        ({"a": AB}, {}, "'a' is the name of a column and one of its values.*--label a"),
         ({"code": [str(n) for n in range(40)]}, {}, "no column looks like a label"),
         ({"label": ["a"] * 40}, {}, "1 different values, such as 'a' in 40 rows"),
         ({"label": [f"{n} x" for n in range(40)]}, {}, "40 different values.*which is no label"),
