@@ -35,7 +35,7 @@ def run(sentiment, tmp_path_factory, drawn_figures):
             dialogs.append({"title": "Ann", "paragraphs": [paragraph]})
         (root / "quac" / name).write_text(json.dumps({"data": dialogs}))
     chosen = {"data.root": str(root), "data.dataset": "quac", "data.max_length_tokens": 64}
-    chosen |= {"data.max_question_tokens": 16, "data.stride_tokens": 16}
+    chosen |= {"data.max_question_tokens": 24, "data.stride_tokens": 16, "data.history_turns": 1}
     place = tmp_path_factory.mktemp("runs") / "quac"
     return rr.finetune(overrides=sentiment | chosen | {"data.batch_size": 4}, run_dir=place)
 
@@ -63,6 +63,7 @@ def test_evaluation_gives_the_figures_of_the_run(run, tmp_path):
     # Those of `road predict` too, by the head of answers, without the word CANNOTANSWER.
     model, file = rr.load(run.directory), f"{data['root']}/quac/val_v0.2.json"
     rows = [row.fields for row in input_rows(file, ColumnChoice(), model.trained)]
+    assert rows[1]["question"] == "did she sing? 0 where was she born? 0 Rome"
     expected = json.loads((run.directory / "predictions/quac/predictions.json").read_text())
     assert {row["id"]: row["answer"] for row in model(rows)} == expected
 
