@@ -187,7 +187,8 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             record |= {"init": config.init, "seed": config.seed, "metrics": last}
             with staged_directory(config.run_dir / "hf") as directory:
                 made.objective.export(directory)
-                tokenizer.save_pretrained(directory)
+                for model in (directory, *directory.glob("generator")):
+                    tokenizer.save_pretrained(model)
                 write_model_record(directory, **record)
             log.finish(last)
     worker.barrier()

@@ -42,6 +42,7 @@ def test_other_encoders_are_trained_and_gone_on_from(attempt, tmp_path, family):
     hf = tmp_path / "first" / "hf"
     assert AutoModel.from_pretrained(hf).config.model_type == family
     ElectraForMaskedLM.from_pretrained(hf / "generator")
+    assert len(AutoTokenizer.from_pretrained(hf / "generator")) > 100
     attempt("second", init=hf, generator__init=hf, objective__name="replace_mlm", **chosen).good()
 
 
