@@ -108,6 +108,8 @@ def test_problems_of_tells_what_is_wrong_with_each_file(tmp_path):
         "gone is missing",
     ]
     assert len(problems_of(tmp_path, files)) == 4
+    del files["whole"]["sha256"]  # a flipped bit of its name
+    assert len(problems_of(tmp_path, files)) == 5
 
 
 @pytest.fixture

@@ -154,8 +154,9 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
         if status == "new":
             header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
             write_text_atomic(directory / RECORD, header + to_yaml(config))
-            for name in (INPUTS, "metrics.json", "mlflow/run_id.txt", "wandb/run_id.txt"):
-                (directory / name).unlink(missing_ok=True)
+            earlier = (INPUTS, "metrics.json", "mlflow/run_id.txt", "wandb/run_id.txt")
+            for path in filter(Path.is_file, map(directory.joinpath, earlier)):
+                path.unlink()
         inputs = input_files.current_inputs(directory, config.inputs())
         if not (directory / "metrics.json").is_file():  # else it describes the metrics there
             write_json_atomic(directory / INPUTS, inputs)

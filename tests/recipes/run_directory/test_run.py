@@ -44,6 +44,13 @@ def test_damaged_metrics_are_named(tmp_path):
     (tmp_path / "metrics.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"metrics\.json: not JSON"):
         load_finished_run(config(tmp_path))
+    (tmp_path / "metrics.json").unlink()
+    (tmp_path / "metrics.json").mkdir()
+    with (
+        pytest.raises(ResourceError, match=r"metrics\.json: cannot be written"),
+        open_run_directory(config(tmp_path)) as directory,
+    ):
+        write_json_atomic(directory / "metrics.json", {})
 
 
 def test_a_start_that_failed_may_be_corrected(tmp_path):
