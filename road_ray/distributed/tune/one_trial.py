@@ -29,6 +29,7 @@ DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not fin
 TRIALS_LOCK = "trials.lock"  # shared by every process that runs trials, as long as it lives
 RECORD = "record"  # key of a trial's record in its last result
 HUNG = "hung.txt"  # the stack of a trial at its time limit
+SPENT = "trial_seconds.txt"  # of a trial's seed: its seconds, and those times its teachers
 _LONGEST_REASON = 600
 _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
 PERCENT = "percent"  # time attribute: progress of a trial in percent of its steps
@@ -70,8 +71,6 @@ class Outcome:
     values: Sequence[float]
     deviation: Sequence[float | None] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
-    teacher_seconds: float = 0.0
-    seconds: float = 0.0  # those of killed starts too
 
 
 OnReport = Callable[[Report], None]
@@ -87,6 +86,15 @@ def trial_directory(directory: Path, number: int) -> Path:
 def path_of(directory: Path, number: int) -> Path:
     """Return the path of a trial's record."""
     return trial_directory(directory, number) / "trial.json"
+
+
+def spent(trial: Path, seed: str = "*") -> tuple[float, float]:
+    """Return the seconds of a trial's directory, of all starts until the last row of each, and the
+    sum of seconds times teachers; of one seed or of all.
+    """
+    texts = [path.read_text(encoding="ascii") for path in trial.glob(f"seed-{seed}/{SPENT}")]
+    pairs = [[float(word) for word in text.split()] for text in texts]
+    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
 
 
 def write(directory: Path, record: Record) -> None:
@@ -154,19 +162,24 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
         torch.set_num_threads(work.threads)
+        began = time.monotonic()
         record = _run_trial(Record(int(config["number"]), config["params"]), work)
+        seconds, teacher_seconds = spent(trial_directory(work.directory, record.number))
+        seconds = max(seconds, time.monotonic() - began)
+        record = replace(record, seconds=seconds, teacher_seconds=teacher_seconds)
         value = {work.metric: record.values[0]} if record.values else {}
         tune.report({RECORD: to_text(record), **value})
 
 
 def _run_trial(record: Record, work: Work) -> Record:
-    """Return the record after the run. Raises nothing but the ``SystemExit`` of a stopped trial."""
+    """Return the record after the run, with its time to be added. Raises nothing but the
+    ``SystemExit`` of a stopped trial.
+    """
     directory = trial_directory(work.directory, record.number)
     hung = directory / HUNG
     if hung.is_file() and hung.stat().st_size:
         reason = f"did not end within trial_timeout_seconds; its stack: {hung}"
         return replace(record, state="failed", reason=reason)
-    began = time.monotonic()
     from ray import tune
 
     def on_report(report: Report) -> None:
@@ -183,8 +196,7 @@ def _run_trial(record: Record, work: Work) -> Record:
         reason = str(error) if isinstance(error, RoadError) else f"{type(error).__name__}: {error}"
         if isinstance(error, DivergedError):
             reason = f"{DIVERGED}: {reason}"
-        spent = time.monotonic() - began
-        return replace(record, state="failed", reason=reason[:_LONGEST_REASON], seconds=spent)
+        return replace(record, state="failed", reason=reason[:_LONGEST_REASON])
     bad = [value for value in outcome.values if not math.isfinite(value)]
     return replace(
         record,
@@ -193,8 +205,6 @@ def _run_trial(record: Record, work: Work) -> Record:
         values=() if bad else tuple(outcome.values),
         deviation=tuple(outcome.deviation),
         figures=dict(outcome.figures),
-        seconds=max(outcome.seconds, time.monotonic() - began),
-        teacher_seconds=outcome.teacher_seconds,
     )
 
 

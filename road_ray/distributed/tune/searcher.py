@@ -53,12 +53,11 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._study, self._config, self._directory = study, config, directory
         self._changed = changed
         self._numbers: dict[str, int] = {}  # by Tune's trial id
-        self._seconds: dict[int, float] = {}  # of trials, until their last report
         self._spent = False
         self._space = distributions(config.space)
-        self._start = time.monotonic()
         trials = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         self._unfinished = [trial.number for trial in trials]
+        self._start = time.monotonic() - sum(self._time_of(n)[0] for n in self._unfinished)
 
     def suggest(self, trial_id: str) -> Any:
         """Return number and values of the next trial, or a marker that there will be none."""
@@ -79,6 +78,9 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed(record)
         return record
 
+    def _time_of(self, number: int) -> tuple[float, float]:
+        return one_trial.spent(one_trial.trial_directory(self._directory, number))
+
     def spent(self) -> bool:
         """Return True if no new trial may start."""
         # Tune asks ten times a second while the last trials run, and no budget comes back.
@@ -89,15 +91,17 @@ class StudySearch(Searcher):  # type: ignore[misc]
         if hours is None and teachers is None and len(every) < self._config.most_trials:
             return False
         again = retried(every)
-        trials = [t for t in every if not t.user_attrs.get("origin") and t.number not in again]
+        trials = [trial for trial in every if not trial.user_attrs.get("origin")]
         started = [trial for trial in trials if trial.state != TrialState.WAITING]
         own = set(self._numbers.values())  # of this start, which count by its wall time
         earlier = _sum([trial for trial in started if trial.number not in own], "seconds")
         spent = (time.monotonic() - self._start + earlier) / 3600
+        running = [trial.number for trial in started if trial.state == TrialState.RUNNING]
+        taught = _sum(started, "teacher_seconds") + sum(self._time_of(n)[1] for n in running)
         self._spent = (
-            len(started) >= self._config.most_trials
+            sum(trial.number not in again for trial in started) >= self._config.most_trials
             or (hours is not None and spent >= hours)
-            or (teachers is not None and _sum(started, "teacher_seconds") >= teachers)
+            or (teachers is not None and taught >= teachers)
         )
         return self._spent
 
@@ -106,9 +110,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         if "step" in result and len(self._config.metric) == 1:
             value = float(result[self._config.metric[0]])
             report = Report(int(result["step"]), int(result["total"]), value)
-            number = self._numbers[trial_id]
-            tell_report(self._study, number, report)
-            self._seconds[number] = float(result["time_total_s"])
+            tell_report(self._study, self._numbers[trial_id], report)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -127,8 +129,13 @@ class StudySearch(Searcher):  # type: ignore[misc]
             if trial.intermediate_values and not error:
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
+            seconds, taught = self._time_of(number)
             record = replace(
-                record_of(trial), state=state, reason=reason, seconds=self._seconds.get(number, 0.0)
+                record_of(trial),
+                state=state,
+                reason=reason,
+                seconds=seconds,
+                teacher_seconds=taught,
             )
         tell_outcome(self._study, record)
         self._write(number)

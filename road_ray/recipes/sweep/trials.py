@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,15 @@ from road_ray.config import yaml_files as yaml_lines
 from road_ray.config.merge import parse_override
 from road_ray.config.messages import unknown_key
 from road_ray.config.schema import Key, at
-from road_ray.distributed.tune.one_trial import OnReport, Outcome, Record, Report, trial_directory
+from road_ray.distributed.tune.one_trial import (
+    SPENT,
+    OnReport,
+    Outcome,
+    Record,
+    Report,
+    spent,
+    trial_directory,
+)
 from road_ray.distributed.tune.search_config import Range, decode_params
 from road_ray.errors import ConfigError, Problem, nearest
 from road_ray.evaluation.seed_statistics import summary
@@ -215,13 +224,11 @@ class TrialRunner:
     def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
         """Return the metrics over seeds. Errors of a recipe are raised; they fail the trial."""
         changes = decode_params(self.sweep.space, params)
-        seeds, teacher_seconds = [], 0.0
+        seeds = []
         for number in range(self.sweep.seeds):
             # Schedulers see the first seed.
             report = on_report if number == 0 else lambda report: None
-            metrics, seconds = self._seed(changes, directory, number, report)
-            seeds.append(metrics)
-            teacher_seconds += seconds
+            seeds.append(self._seed(changes, directory, number, report))
         means, deviations = dict[str, float](), dict[str, float | None]()
         for name in seeds[0]:  # of a metric that is not finite, NaN and None
             values = [metrics[name] for metrics in seeds if name in metrics]
@@ -235,36 +242,47 @@ class TrialRunner:
             )
         values = [means[metric] for metric in self.sweep.metric]
         deviation = [deviations[metric] for metric in self.sweep.metric]
-        total = means["cost/seconds"] * self.sweep.seeds
-        return Outcome(values, deviation, means, teacher_seconds, total)
+        return Outcome(values, deviation, means)
 
     def _seed(
         self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
-    ) -> tuple[dict[str, float], float]:
-        """Return the metrics of the last run with one seed, and the seconds of the teachers."""
+    ) -> dict[str, float]:
+        """Return the metrics of the last run with one seed; write its time, killed starts too."""
         metric, runs = self.sweep.metric[0], runs_of(self.sweep, changes, directory, number)
-        spent = directory / f"seed-{number}" / "trial_seconds.txt"  # with those of killed starts
-        before = float(spent.read_text(encoding="ascii")) if spent.is_file() else 0.0
-        last, began, teacher_seconds = len(runs) - 1, time.monotonic(), 0.0
+        seconds, teacher_seconds = spent(directory, str(number))
+        last, told = len(runs) - 1, time.monotonic()
 
-        def report(place: int, step: int, total: int | None, row: Mapping[str, float]) -> None:
-            write_text_atomic(spent, f"{before + time.monotonic() - began}")
+        def count(teachers: int) -> None:
+            nonlocal seconds, teacher_seconds, told
+            now = time.monotonic()
+            seconds += now - told
+            teacher_seconds += (now - told) * teachers
+            told = now
+            with suppress(OSError):  # a full disk, which the run tells
+                path = directory / f"seed-{number}" / SPENT
+                write_text_atomic(path, f"{seconds} {teacher_seconds}")
+
+        def report(
+            place: int, teachers: int, step: int, total: int | None, row: Mapping[str, float]
+        ) -> None:
+            count(teachers)
             if place == last and metric in row and total and step < total:
                 on_report(Report(step, total, float(row[metric])))
 
         from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 
         for place, (verb, config) in enumerate(runs):
-            started = time.monotonic()
-            context = RunContext(on_row=partial(report, place))
-            given = [] if self.teachers is None or place else [self.teachers]
-            run = VERBS[verb].run(config, *given, context=context)
             teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
-            teacher_seconds += (time.monotonic() - started) * teachers
+            context = RunContext(on_row=partial(report, place, teachers))
+            given = [] if self.teachers is None or place else [self.teachers]
+            try:
+                run = VERBS[verb].run(config, *given, context=context)
+            finally:
+                count(teachers)
         metrics = {n: math.nan if v is None else float(v) for n, v in run.metrics.items()}
-        metrics["cost/seconds"] = before + time.monotonic() - began
+        metrics["cost/seconds"] = seconds
         metrics["cost/parameters"] = float(parameters(run.hf_dir))
-        return metrics, teacher_seconds
+        return metrics
 
 
 def parameters(hf_dir: Path) -> int:

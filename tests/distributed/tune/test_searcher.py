@@ -18,6 +18,7 @@ from road_ray.distributed.tune.one_trial import Outcome, Record, Report, to_text
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch, _Earlier, scheduler, to_tune_result
 from road_ray.distributed.tune.study import open_study
+from tests.distributed.tune.test_trial_actor import spend
 
 BASE = {"metric": "m", "trials": 3, "space": {"x": {"uniform": [0, 1]}}}
 
@@ -32,7 +33,7 @@ def finish(search, name, config, values=(0.5,), **told):
     search.on_trial_complete(name, {"record": to_text(record), "m": values[0]})
 
 
-REPORT = {"step": 5, "total": 25, "time_total_s": 7.0, "m": 0.25}
+REPORT = {"step": 5, "total": 25, "m": 0.25}
 
 
 def trials(search):
@@ -66,10 +67,12 @@ def test_a_trial_stopped_by_the_scheduler_is_told_as_pruned(tmp_path):
     search = searcher(tmp_path)
     search.suggest("a")
     search.on_trial_result("a", REPORT | {"step": 4, "m": 0.5})
+    spend(tmp_path, 0)
     search.on_trial_complete("a", REPORT)
     assert trials(search) == [(0, "PRUNED")]
     record = one_trial.read(tmp_path, 0)
-    assert (record.state, record.values, record.seconds) == ("pruned", (0.25,), 7.0)
+    assert (record.state, record.values) == ("pruned", (0.25,))
+    assert (record.teacher_seconds, record.seconds) == (3.0, 50.0)
     assert "asha at step 5" in record.reason
 
 
@@ -108,6 +111,15 @@ def test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one(cluster, tmp_path):
     config = load(SearchConfig, base=BASE, overrides=values | {"max_concurrent": 1})
     records = search(config, "s", tmp_path, lambda: nullcontext(stopped))
     assert [record.state for record in records] == ["complete"] + ["pruned"] * 4
+
+
+@pytest.mark.parametrize("budget", [{"budget_hours": 49 / 3600}, {"budget_teacher_seconds": 3.0}])
+def test_the_time_of_a_killed_start_counts_for_the_trial_that_goes_on(tmp_path, budget):
+    assert searcher(tmp_path, **budget).suggest("a")["number"] == 0
+    spend(tmp_path, 0)
+    after = searcher(tmp_path, **budget)
+    assert after.suggest("b")["number"] == 0
+    assert after.suggest("c") == Searcher.FINISHED
 
 
 @pytest.mark.parametrize("budget", [{"budget_hours": 0.4}, {"budget_teacher_seconds": 100.0}])

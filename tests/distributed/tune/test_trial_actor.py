@@ -36,6 +36,14 @@ def test_a_trial_has_the_variables_of_the_command(tmp_path, monkeypatch, reports
     assert "ROAD_DATA" not in os.environ
 
 
+def spend(directory, number=2):
+    """As if the trial's seeds, and earlier starts of it, had taken 50 s."""
+    for seed, text in enumerate(("20.0 1.0", "30.0 2.0")):
+        path = one_trial.trial_directory(directory, number) / f"seed-{seed}" / one_trial.SPENT
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+
+
 def record_in(reports):
     return from_text(reports[-1]["record"])
 
@@ -44,8 +52,9 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
     def run(place, params, on_report):
         on_report(Report(1, 2, 0.5))
         on_report(Report(2, 2, float("nan")))
-        return Outcome([0.75], [None], {"m": 0.75}, teacher_seconds=3.0, seconds=50.0)
+        return Outcome([0.75], [None], {"m": 0.75})
 
+    spend(tmp_path)
     perform(CONFIG, work(tmp_path, run))
     assert reports[:-1] == [{"percent": 50.0, "step": 1, "total": 2, "m": 0.5}]
     assert reports[-1]["m"] == 0.75
@@ -66,8 +75,10 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
     def run(place, params, on_report):
         raise error
 
+    spend(tmp_path)
     perform(CONFIG, work(tmp_path, run))
     record = record_in(reports)
+    assert (record.teacher_seconds, record.seconds) == (3.0, 50.0)
     assert reports[-1].keys() == {"record"}
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
     assert "Traceback" in (one_trial.trial_directory(tmp_path, 2) / "error.txt").read_text()

@@ -3,12 +3,14 @@ all trials share are asked by the driver, once.
 """
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from road_ray.config import load
+from road_ray.distributed.tune.one_trial import SPENT, spent
 from road_ray.errors import ConfigError
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
@@ -42,11 +44,12 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     assert outcome.values == [outcome.figures[METRIC]]
     assert outcome.deviation[0] is not None
     assert outcome.figures["cost/parameters"] > 1000
-    cost, spent = outcome.figures["cost/seconds"], tmp_path / "seed-1" / "trial_seconds.txt"
-    assert 2 * cost > float(spent.read_text()) > read_run(spent.parent).seconds
-    spent.write_text("1000.0")  # as if it had been killed after that time, in evaluations above all
+    cost, path = outcome.figures["cost/seconds"], tmp_path / "seed-1" / SPENT
+    assert 2 * cost > float(path.read_text().split()[0]) > read_run(path.parent).seconds
+    path.write_text("1000.0 0.0")  # as if it had been killed after that time, in evaluations
     again = trial(tmp_path, RATE, reports.append)
-    assert again.seconds == 2 * again.figures["cost/seconds"] > 1000
+    assert spent(tmp_path)[0] == pytest.approx(2 * again.figures["cost/seconds"])
+    assert spent(tmp_path)[0] > 1000
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
     written = (tmp_path / "seed-1" / "config.resolved.yaml").read_text()
     assert "seed: 1" in written
@@ -67,16 +70,19 @@ def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
         TrialRunner(sweep(sentiment))(tmp_path, RATE, lambda report: None)
 
 
-def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
-    recipe(told({METRIC: 1.0}, tmp_path))
+@pytest.mark.parametrize("fails", [False, True])
+def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch, fails):
+    recipe(told({METRIC: 1.0}, tmp_path) if not fails else lambda *_, **__: 1 / 0)
     clock = map(float, range(100))
     # Not of the module `time`, which other threads of this process read as well.
     monkeypatch.setattr(
         "road_ray.recipes.sweep.trials.time", SimpleNamespace(monotonic=clock.__next__)
     )
     trial = TrialRunner(sweep({"distillation.teachers": list("abcde")}, verb="distill"))
-    outcome = trial(tmp_path, RATE, lambda report: None)
-    assert outcome.teacher_seconds == 5.0
+    (tmp_path / "seed-0").mkdir()
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        trial(tmp_path, RATE, lambda report: None)
+    assert spent(tmp_path) == (1.0, 5.0)
 
 
 def test_parameters_are_read_from_the_headers(pretrained, tmp_path):
