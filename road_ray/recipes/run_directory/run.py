@@ -32,6 +32,7 @@ from road_ray.training.run_context import RunContext, Training
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
+LOCK = "run.lock"
 _LINE = "\n    "
 
 
@@ -191,7 +192,7 @@ def lock_run_directory(directory: Path) -> TextIO:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / "run.lock").open("a+", encoding="utf-8")
+        lock = (directory / LOCK).open("a+", encoding="utf-8")
         holder = lock_exclusively(lock)
     except OSError as error:
         raise _write_error(directory, error) from error
@@ -219,8 +220,11 @@ def journal(
     """Return the journal of a run with the configured trackers; disabled on all but the main
     process.
     """
-    tracking, directory, name = config.tracking, config.run_dir, config.run_dir.name
+    tracking, directory = config.tracking, config.run_dir
     group, keys = tracking.group, to_dict(config)
+    outer = [above for above in directory.parents if (above / LOCK).is_file()]
+    # Of a run inside others the path below the outermost: `seed-0` alone is that of every trial.
+    name = directory.relative_to(outer[-1].parent).as_posix() if outer else directory.name
     made: dict[str, Callable[[], Tracker]] = {}
     if (on_row := context.on_row) is not None:
         made["callback"] = lambda: Tracker(lambda step, row: on_row(step, total_steps, row))

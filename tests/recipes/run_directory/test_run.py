@@ -11,12 +11,15 @@ from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.recipes.run_directory.input_files import changed_inputs, current_inputs, model_files
 from road_ray.recipes.run_directory.run import (
     Run,
+    journal,
     load_finished_run,
     lock_run_directory,
     open_run_directory,
 )
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.system.files import write_json_atomic, write_text_atomic
+from road_ray.training.monitoring import trackers
+from road_ray.training.run_context import RunContext
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:
@@ -155,3 +158,13 @@ def test_model_files_are_those_that_decide(teachers, tmp_path):
     assert {"config.json", "model.safetensors", "tokenizer.json", "road_ray.json"} <= names
     assert "README.md" not in names
     assert model_files("") == model_files("google/electra-small") == []
+
+
+@pytest.mark.parametrize("name", ["plain", "sweep/trials/0003/seed-0"])
+def test_a_run_inside_others_has_its_place_as_its_name_in_trackers(tmp_path, monkeypatch, name):
+    names = []
+    monkeypatch.setattr(trackers, "wandb_tracker", lambda _, name, *__: names.append(name))
+    with lock_run_directory(tmp_path / "sweep"), lock_run_directory(tmp_path / name):
+        run = config(tmp_path / name, tracking={"wandb_project": "p"})
+        journal(run, RunContext(), is_main=True, total_steps=1)
+    assert names == [name]
