@@ -62,8 +62,8 @@ def texts(table):
 )
 def test_runs_that_differ_in_their_seed_are_one_group_named_without_it(run, paths, names):
     made = [
-        run(path.format(seed), seed=seed, init=path, training={"mirror": f"s3://b/{path}/{seed}"})
-        for path in paths for seed in (0, 1)
+        run(path.format(n), seed=n, init=f"{path}/seed-{n}", training={"mirror": f"s3://b/{path}/{n}"})
+        for path in paths for n in (0, 1)
     ]  # fmt: skip
     groups = group_runs(made)
     assert [(group.name, len(group.runs)) for group in groups] == [(name, 2) for name in names]
