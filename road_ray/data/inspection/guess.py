@@ -347,12 +347,12 @@ def _label_column(
         return named[0], "its name says so"
     forms = ("classes", "fractions")
     likely = [c for name, c in free.items() if name in _LIKELY_LABEL or c.form in forms]
+    if name := next((c.name for c in likely if c.name in c.values), None):  # lost as a row
+        raise ConfigError(
+            f"{where}: {name!r} is the name of a column and one of its values, as in a file "
+            f"without a header\n  fix: write the names above it; if it is one: --label {name}"
+        )
     if len(likely) == 1:
-        if (name := likely[0].name) in likely[0].values:  # it would be lost as a row
-            raise ConfigError(
-                f"{where}: {name!r} is the name of a column and one of its values, as in a file "
-                f"without a header\n  fix: write the names above it; if it is one: --label {name}"
-            )
         return likely[0], "the only column of classes or numbers"
     what = f"{len(likely)} columns could be the label" if likely else "no column looks like a label"
     fix = "by --label, or all of 0 and 1 by --kind multi; pre-training reads a column `text` alone"
@@ -374,8 +374,14 @@ def _text_columns(
         if all(name in words for name in usual):
             return [words[name].name for name in usual], "usual names of a text or a pair"
     texts = [column for column in words.values() if column.form == "text" and not column.is_id()]
+    if nested := [column.name for column in columns.values() if column.form == "lists"]:
+        raise ConfigError(
+            f"{where}: column {nested[0]!r} has lists or objects, which are no text\n"
+            "  fix: name the text by --text, which leaves it out; choices need a column each, and "
+            "an entry with kind: choose"
+        )
     texts = [column for column in texts if column.mean_words > 1] or texts  # no names or codes
-    texts = texts or [*words.values()]
+    texts = texts or [column for column in words.values() if not column.is_id()]
     if 1 <= len(texts) <= 2:
         why = "the only columns of text; two are read as a pair, --text names one alone"
         return [column.name for column in texts], why
@@ -384,7 +390,9 @@ def _text_columns(
 
 
 def _ask(problem: str, columns: Sequence[_Column], option: str, fix: str) -> NoReturn:
-    listed = "".join(f"\n    {column.name}: {_shown_values(column.values)}" for column in columns)
+    shown = {column.name: _shown_values(column.values) for column in columns}
+    shown |= {column.name: "lists or objects" for column in columns if column.form == "lists"}
+    listed = "".join(f"\n    {name}: {values}" for name, values in shown.items())
     example = f"{option} {shlex.quote(columns[0].name) if columns else 'NAME'}"
     raise ConfigError(f"{problem}:{listed}\n  fix: name one, such as {example}, {fix}")
 

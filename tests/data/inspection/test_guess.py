@@ -118,7 +118,6 @@ def test_every_format_is_read(tmp_path, suffix):
     [
         ({"q": AB, "p": ["x", "y"] * 20}, {}, "2 columns could be the label:.*--label q"),
         (TWO_MARKS, {}, "2 columns could be the label.*by --kind multi"),
-        ({"a": AB}, {}, "'a' is the name of a column and one of its values.*--label a"),
         ({"code": [str(n) for n in range(40)]}, {}, "no column looks like a label"),
         ({"label": ["a"] * 40}, {}, "1 different values, such as 'a' in 40 rows"),
         ({"label": [f"{n} x" for n in range(40)]}, {}, "40 different values.*which is no label"),
@@ -133,6 +132,10 @@ def test_every_format_is_read(tmp_path, suffix):
         ({"q": AB}, {"text": ["txt"]}, "no column 'txt'; found: .*nearest: 'txt'"),
         ({"q": AB}, {"text": ["text"] * 3}, "--text names 3 columns"),
         ({}, {"label": "text"}, "0 columns of text"),
+        ({"id": [f"n{n}" for n in range(40)]}, {"label": "text"}, "0 columns of text"),
+        ({"a": TEXTS, "choices": [["x"]] * 40}, {"label": "text"}, "'choices' has lists or"),
+        ({"ner": [[0, 1]] * 40}, {}, "no column looks like a label.*ner: lists or objects"),
+        ({"a": AB, "q": ["x", "y"] * 20}, {}, "'a' is the name of a column and one of its"),
         ({"labels": AB}, {"kind": "multi", "label": "labels"}, "no column 'labels' with several"),
     ],
 )
