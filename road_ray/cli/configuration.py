@@ -67,7 +67,7 @@ def init(
     from road_ray.data.inspection.starter_config import longest_row, set_name, starter_yaml, verb_of
 
     if output is not None:
-        check_new(output)
+        output = check_new(output)
     task_guess = guess(
         source, text=text or (), label=label, kind=kind, limit=longest_row(model or _INIT)
     )
@@ -131,7 +131,7 @@ def presets(
         return
     chosen = get_preset(name)
     if output is not None:
-        check_new(output)
+        output = check_new(output)
         schema(chosen.verb, output.with_name(schema_name(chosen.verb)))
         write_file(output, chosen.text)
         typer.echo(f"next: {shlex.join(['road', chosen.verb, str(output)])}")
@@ -168,7 +168,7 @@ def schema_name(verb: str) -> str:
 
 def write_file(path: Path, text: str) -> None:
     """Write a file and print its path."""
-    write_text_atomic(path, text)
+    write_text_atomic(path.expanduser(), text)
     typer.echo(path)
 
 

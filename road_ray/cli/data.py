@@ -190,7 +190,7 @@ def errors(
     from road_ray.recipes.label_errors import label_errors
     from road_ray.system.files import check_new
 
-    check_new(output)
+    output = check_new(output)
     rows = label_errors(
         teachers / "teachers.json" if teachers.is_dir() else teachers, relabel=relabel
     )

@@ -83,7 +83,7 @@ def predict(
     """
     check_input(source)  # before torch is imported and a cluster started
     if output is not None:
-        check_new(output)
+        output = check_new(output)
     on_pool = bool(workers or address)
     if on_pool and output is None:
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
@@ -100,7 +100,7 @@ def predict(
     if output is None:
         return
     told = [f"{counted(rows, 'prediction')}: {output}"]
-    if source != STDIN and not columns and head is None:  # which `road evaluate` does not take
+    if source != STDIN and not columns and head is None and _may_be_evaluated(model, source):
         command = shlex.join(["road", "evaluate", model, source])
         told.append(f"next, if the rows have labels: {command}")
     tell({"output": str(output), "rows": rows}, as_json, *told)
@@ -121,6 +121,16 @@ def _chosen(
     if source != STDIN and trained.fields:
         next(input_rows(source, chosen, trained))
     return chosen
+
+
+def _may_be_evaluated(model: str, source: str) -> bool:
+    """Return True for a file with the columns of the training."""
+    from road_ray.inference.input_rows import TrainedInput, file_rows, names_in
+
+    trained = TrainedInput.of_model(model)
+    names = {*names_in(trained.columns)}
+    _, row = next(file_rows(source, trained))
+    return trained.layout == "conll" or (bool(names) and names <= row.keys())
 
 
 def _predict(

@@ -166,7 +166,7 @@ class CommandLine:
         if file:
             plain = [name for name in words if not is_override(name) and name[:1] != "-"]
             models = [name for name in plain if _is_model(name)]
-            others = [name for name in plain if name not in models]
+            others = [name for name in plain if name not in models[:1]]
             data = [name for name in others if Path(name).suffix not in (".yaml", ".yml")]
             flags |= {word: models[0]} if models else {}
             flags |= {file: data[0]} if data else {}

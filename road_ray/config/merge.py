@@ -263,8 +263,6 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     if written in ("null", "~", "") and schema.is_optional(node):
         return None
     takes, is_quoted = schema.types(node), written[:1] in ("'", '"')
-    if takes == {"path"} and not written:  # an unset variable of the shell is no working directory
-        raise InvalidConfig([Problem(where, "is empty", f"write {name}=PATH")])
     if takes and takes <= {"string", "path"} and not is_quoted:
         return written
     value = parse_value(written, where)
@@ -280,7 +278,7 @@ def _parsed(text: str, node: Node, where: str) -> Any:
 
 def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, object]]:
     """Yield values that pydantic would convert: true as a number, text as a whole number or a bool,
-    numbers as a bool.
+    numbers as a bool, nothing as the working directory (an unset variable of the shell).
     """
     takes = schema.types(node)
     if isinstance(value, dict | list):
@@ -294,7 +292,7 @@ def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, o
     as_number = is_truth and bool(takes & _NUMBERS) and not takes & {"boolean", ""}
     as_truth = not is_truth and value is not None and takes == {"boolean"}
     as_whole = isinstance(value, str) and "integer" in takes and takes <= {"integer", "array"}
-    if as_number or as_truth or as_whole:
+    if as_number or as_truth or as_whole or (value == "" and takes == {"path"}):
         yield key, value
 
 

@@ -229,10 +229,10 @@ class PartialOutput:
     """
 
     def __init__(self, output: Path, noun: str, identity: Mapping[str, Any]) -> None:
-        self.output, self.path = output, output.with_name(f".{output.name}.partial")
+        self.output = output = check_new(output)
+        self.path = output.with_name(f".{output.name}.partial")
         self.count, self._noun, end = 0, noun, 0
         header = json.dumps(identity).encode() + b"\n"
-        check_new(output)
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b")

@@ -33,8 +33,7 @@ def export(
             f"{model}: no such directory; a model of the hub needs --output\n"
             "  fix: check the path, or add --output DIR"
         )
-    target = output or place / "-".join(["onnx", *filter(None, (head, quantize))])
-    check_new(target)
+    target = check_new(output or place / "-".join(["onnx", *filter(None, (head, quantize))]))
     require("ONNX", "onnx", "onnx", "onnxruntime", "onnxscript")
     source = head_directory(locate_model(model_directory(model, "model")), head)
     predictor = load(model, head=head, device="cpu")

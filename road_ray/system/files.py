@@ -88,12 +88,15 @@ def nearest_path(path: Path) -> str:
         return ""
 
 
-def check_new(path: Path) -> None:
-    """Raise ``ConfigError`` if ``path`` exists: an output is never overwritten."""
-    if path.exists():
+def check_new(path: Path) -> Path:
+    """Return ``path`` with ``~`` expanded, as no shell does in ``--output=~/x``. Raises
+    ``ConfigError`` if it exists: an output is never overwritten.
+    """
+    if (path := path.expanduser()).exists():
         raise ConfigError(
             f"output = {path}: already exists\n  fix: name another, or move it\n  kept: {path}"
         )
+    return path
 
 
 def check_input(source: str) -> None:

@@ -187,7 +187,7 @@ def test_a_warning_is_shown_once():
         (("submit", "status", "a", "b"), "name one run or job"),
         (("plan", "my.yaml", "seed=1"), "'my.yaml' is not one of 'pretrain', "),
         (("demo", "--dry-run"), "road demo has no plan"),
-        (("finetune", "init=x", "--run-dir", ""), "is empty"),
+        (("finetune", "init=x", "--run-dir", ""), 'run_dir = ""\n    allowed: a path'),
         (("predict", "~nosuchuser/run", __file__), "~NAME"),
         (("predict", "run", str(Path(__file__).parent)), "is a folder"),
         (("presets", "nope"), "unknown preset 'nope'"),

@@ -15,6 +15,8 @@ def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
     assert CommandLine.read(["lr=1e-4.yaml"]).config("finetune").seed == 4
     read = CommandLine.read(["a/b-v1.5", "x.csv"], word="init", file="data.file")
     assert read.overrides == ("init=a/b-v1.5", "data.file=x.csv")
+    folder = CommandLine.read(["a/b", str(tmp_path)], word="init", file="data.file")
+    assert folder.overrides == ("init=a/b", f"data.file={tmp_path}")  # not a YAML file
     for word in ("data.root=../data", "init=runs/a=b/hf", "data.corpus=s3://b/a=1"):
         assert is_override(word)
 

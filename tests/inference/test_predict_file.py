@@ -376,11 +376,18 @@ def test_of_processes_that_write_one_output_each_gives_it_whole_or_is_refused(tm
     assert outcomes[3] > rounds / 5
 
 
-def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
+def test_road_predict_prints_or_writes_and_names_mistakes(
+    road, directory, rows_file, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     result = road("predict", directory, rows_file(".csv")).good()
     assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["x1", "x2"]
-    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
-    assert json.loads(result.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
+    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "p.csv", "--json")
+    assert json.loads(result.out) == {"output": str(tmp_path / "p.csv"), "rows": 2}
+    assert (
+        "road evaluate" not in road("predict", directory, rows_file(".csv"), "--output=~/o.csv").out
+    )
+    (tmp_path / "home/o.csv").rename(tmp_path / "o.csv")
     road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv").refused(
         2, "already exists"
     )
