@@ -51,7 +51,7 @@ PRETRAINING = {
     "training.log_every_steps": 2,
     "console": "quiet",
 }
-SPANS = {"data.max_length_tokens": 96, "data.stride_tokens": 16, "data.max_question_tokens": 32}
+SPANS = {"data.max_length_tokens": 96, "data.stride_tokens": 16}
 
 
 CLUSTER = pytest.StashKey[ExitStack]()

@@ -48,10 +48,6 @@ class SourceConfig(Config):
     split into windows. Each window is trained on with the label of its text (Pappagari et al.
     2019); predictions and metrics are of the mean or the maximum of the windows' logits. None:
     ``none``; ``road evaluate`` takes that of the training."""
-    max_question_tokens: int | None = Field(None, ge=1)
-    """Maximum length of a question of a span task, in tokens; the rest is cut. None: 64, as
-    google-research/electra; ``road evaluate`` takes that of the training. Raise it together with
-    ``data.history_turns``."""
     span_head: Literal["independent", "joint"] = "independent"
     """Head for answer spans. ``independent``: start and end are predicted independently, position 0
     means no answer (ROaD). ``joint``: the end is predicted given the start, and a classifier
@@ -61,10 +57,6 @@ class SourceConfig(Config):
     """Head for sentence pairs. ``first_token``: a linear classifier of the first token (ELECTRA).
     ``answer_network``: the stochastic answer network of MT-DNN. Plain transformers cannot load
     ``answer_network``, and such a model cannot be a teacher."""
-    history_turns: int | None = Field(None, ge=0)
-    """Number of earlier question-answer turns of a dialog that are appended to a question, the
-    newest first. 0: the question alone. None: 0; ``road evaluate`` takes that of the training. Only
-    QuAC has turns. Our choice."""
     cache: Free[str | None] = None
     """Directory of encoded rows that later runs reuse. None: ``features`` below ``ROAD_CACHE`` or
     ``~/.cache/road_ray``. ``off``: no cache. Data sets of fewer than 2,000 examples are always

@@ -80,7 +80,6 @@ def encode(
         rows = encode_spans(
             of_kind, dataset, tokenizer, max_length_tokens=limit, train=train,
             stride_tokens=stride_tokens or 128,
-            max_question_tokens=limits.get("max_question_tokens") or 64,
         )  # fmt: skip
         return replace(rows, gold=_span_labels(rows, of_kind, task, further))
     if isinstance(task.kind, Tag):

@@ -55,10 +55,9 @@ class SpanExample:
     """A question about a context. Without answers, the context does not answer it, or the answers
     are unknown (``labelled`` is False).
 
-    ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
-    answers of the same dialog, the oldest first. ``references`` are the answers of all annotators,
-    where the official scorer compares them with each other (QuAC); ``accepted`` are the texts that
-    it takes in place of ``answers`` (MRQA). ``language`` is that of its data set.
+    ``labels`` are ``(task, label)`` of further heads. ``references`` are the answers of all
+    annotators, where the official scorer compares them with each other (QuAC); ``accepted`` are the
+    texts that it takes in place of ``answers`` (MRQA). ``language`` is that of its data set.
     """
 
     id: str
@@ -67,7 +66,6 @@ class SpanExample:
     answers: tuple[Answer, ...]
     where: str
     labels: tuple[tuple[str, str], ...] = ()
-    history: tuple[str, ...] = ()
     labelled: bool = True
     references: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
@@ -83,14 +81,6 @@ class SpanExample:
         has seen the context.
         """
         return self.context
-
-    def with_history(self, turns: int) -> SpanExample:
-        """Return a copy with the last ``turns`` exchanges appended to its question, newest first,
-        so that truncation of the question drops the oldest.
-        """
-        before = self.history[::-1][: 2 * turns]
-        exchanges = [" ".join(before[i : i + 2][::-1]) for i in range(0, len(before), 2)]
-        return replace(self, question=" ".join([self.question, *exchanges]))
 
     def unlabelled(self) -> SpanExample:
         """Return a copy without answers and labels."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from road_ray.data.encode_examples import (
     encode,
     load_or_encode,
 )
-from road_ray.data.examples import Example, Features, SpanExample, TagExample, TextExample
+from road_ray.data.examples import Example, Features, TagExample, TextExample
 from road_ray.data.readers.conll import UNTYPED
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.readers.layouts import READER, found_paths, read_split
@@ -59,7 +58,6 @@ from road_ray.system.own_names import is_own, named_object
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_log = logging.getLogger(__name__)
 # Pairs without an order, which are learnt both ways round: ``double_unordered`` of
 # google-research/electra.
 _UNORDERED = ("mrpc", "stsb")
@@ -302,14 +300,6 @@ def load_split(
         pairs = [e for e in examples if isinstance(e, TextExample)]
         examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
     examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
-    if turns := source.history_turns:
-        examples = [e.with_history(turns) if isinstance(e, SpanExample) else e for e in examples]
-    elif any(isinstance(example, SpanExample) and example.history for example in examples):
-        _log.warning(
-            "%s: questions of a dialog are read without the turns before them\n"
-            "  fix: data.history_turns=2 puts two of them before a question",
-            name,
-        )
     limits, further = row_limits(source), [catalog.TASKS[other] for other in entry.also]
     options: dict[str, Any] = {"limits": limits, "train": is_training, "further": further}
     make = partial(encode, examples, entry, task, tokenizer, **options)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_QUESTION_TOKENS = 64  # the rest of a question is cut, as google-research/electra does
 _ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
 
 
@@ -209,7 +210,6 @@ def encode_spans(
     *,
     max_length_tokens: int = 384,
     stride_tokens: int = 128,
-    max_question_tokens: int = 64,
     train: bool,
 ) -> Features:
     """Return rows of a question and a window of its context, at least one a question, in order.
@@ -223,12 +223,7 @@ def encode_spans(
     """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    if max_length_tokens < (least := max_question_tokens + special + 1):
-        raise ConfigError(
-            f"max_length_tokens = {max_length_tokens} leaves no room for the context beside a "
-            f"question of max_question_tokens = {max_question_tokens} and {special} special tokens"
-            f"\n  fix: data.max_length_tokens={least} or more, or fewer data.max_question_tokens"
-        )
+    longest_question = min(_QUESTION_TOKENS, max_length_tokens - special - 1)
     none: dict[str, Any] = {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
     if not train:
         none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
@@ -236,7 +231,7 @@ def encode_spans(
     lost, bare = list[SpanExample](), 0
     for begin in range(0, len(examples), _ROWS_AT_A_TIME):
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
-        questions = _cut(chunk, tokenizer, max_question_tokens, dataset.name)
+        questions = _cut(chunk, tokenizer, longest_question, dataset.name)
         windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
         made.add([encoding for own, _ in windows for encoding in own])
         part, has_tokens = _in_context(chunk, windows)

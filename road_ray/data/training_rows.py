@@ -45,8 +45,8 @@ FIELDS = (
 """Correction that leaves a row out, and the columns of a table of corrections."""
 REST = "rest"
 """Entry of ``data.unlabelled`` that names the training rows beyond ``data.max_rows``."""
+LIMITS = ("max_length_tokens", "stride_tokens", "windows")
 S = TypeVar("S", bound=SourceConfig)
-_DEFAULTS: dict[str, Any] = {"stride_tokens": 128, "max_question_tokens": 64, "history_turns": 0}
 
 
 def unlabelled_file(name: str, root: Path | None) -> Path | None:
@@ -200,19 +200,12 @@ def _number_of(example: Example) -> int:
 
 
 def row_limits(source: SourceConfig) -> dict[str, Any]:
-    """Return every limit of ``data``, with the defaults of those that are not set; None for a row
-    length that depends on the task, and for windows of texts that do not overlap.
-    """
-    given = {name: value for name in _DEFAULTS if (value := getattr(source, name)) is not None}
-    limits = {"max_length_tokens": source.max_length_tokens, **_DEFAULTS, **given}
-    limits["windows"] = source.windows or NO_WINDOWS
-    if limits["windows"] != NO_WINDOWS:
-        limits["stride_tokens"] = source.stride_tokens
-    return limits
+    """Return every limit of ``data``; None for one that depends on the task."""
+    windows = source.windows or NO_WINDOWS
+    return {name: getattr(source, name) for name in LIMITS} | {"windows": windows}
 
 
 def with_trained_limits(source: S, record: Mapping[str, Any]) -> S:
     """Return ``data`` with the limits in the record of a model where it sets none of its own."""
-    names = ("max_length_tokens", *_DEFAULTS, "windows")
-    unset = [name for name in names if getattr(source, name) is None]
+    unset = [name for name in LIMITS if getattr(source, name) is None]
     return source.model_copy(update={name: record.get(name) for name in unset})

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from road_ray.data.examples import SpanExample
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers import squad
@@ -39,7 +38,7 @@ PREDICTION_FIELDS = (
     *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
 )
 _OF_SQUAD = ("answers", "plausible_answers", "is_impossible")
-_GOLD = (*_OF_SQUAD, "accepted", "further", "references", "history")
+_GOLD = (*_OF_SQUAD, "accepted", "further", "references")
 _LINES = ".txt"
 
 
@@ -48,8 +47,7 @@ class TrainedInput:
     """Columns in which the rows of the training had the fields of the model.
 
     ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
-    the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers,
-    ``history_turns`` the number of earlier turns of a dialog that follow a question of QuAC.
+    the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers.
     Empty for a model whose ``road_ray.json`` does not say it, which reads the ``usual`` fields.
     """
 
@@ -57,14 +55,12 @@ class TrainedInput:
     id: str | None = None
     layout: str = "table"
     usual: tuple[str, ...] = ()
-    history_turns: int = 0
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any], usual: tuple[str, ...] = ()) -> TrainedInput:
         """Return that of a model's ``road_ray.json``."""
-        layout, turns = record.get("layout") or "table", record.get("history_turns") or 0
         columns, id_column = record.get("columns") or {}, record.get("id_column")
-        return cls(columns, id_column, str(layout), usual, int(turns))
+        return cls(columns, id_column, str(record.get("layout") or "table"), usual)
 
     @classmethod
     def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
@@ -234,7 +230,7 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         return ((where, {"words": row["tokens"]}) for where, row in rows)
     own_rows = {"mrqa": squad.mrqa_rows, "quac": squad.quac_rows}.get(trained.layout)
     if own_rows and squad.layout_of_questions(path) == trained.layout:
-        return _questions(path, own_rows(path), trained.history_turns)
+        return _questions(path, own_rows(path))
     if squad.articles_in(path):
         return _questions(path, squad.squad_rows(path))
     if suffix in TABLES:
@@ -247,20 +243,11 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
     )
 
 
-def _questions(
-    path: Path, rows: Iterator[tuple[str, Row]], turns: int = 0
-) -> Iterator[tuple[str, Row]]:
-    """Yield the rows without gold answers, of which not all questions have the same columns, and
-    with the earlier turns that the model was trained on behind their question.
-    """
+def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    """Yield the rows without gold answers, of which not all questions have the same columns."""
     try:
         for where, row in rows:
-            kept = {name: value for name, value in row.items() if name not in _GOLD}
-            if turns:
-                before: Any = {name: row[name] for name in ("question", "history")}
-                example = SpanExample(id="", context="", answers=(), where=where, **before)
-                kept["question"] = example.with_history(turns).question
-            yield where, kept
+            yield where, {name: value for name, value in row.items() if name not in _GOLD}
     except (KeyError, TypeError, IndexError) as error:
         raise DataError(
             f"{path}: neither rows nor in the layout of SQuAD or MRQA: "

@@ -50,7 +50,7 @@ def tokenizer():
 
 
 def encoded(sample, examples, tokenizer):
-    limits = {"stride_tokens": 8, "max_question_tokens": 8, "max_length_tokens": 32}
+    limits = {"stride_tokens": 8, "max_length_tokens": 32}
     return encode(examples, sample.dataset, sample.task, tokenizer, limits)
 
 

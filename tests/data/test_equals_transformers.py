@@ -30,7 +30,7 @@ PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[2], "It is dull."), ("A film", TEXTS[1])]
 QUESTIONS = ["Who had painted the café?", "What was a delight?", "Was it slow?"]
 CONTEXTS = [" ".join(TEXTS), TEXTS[0], " ".join(TEXTS[::-1])]
 WORDS = [text.split() for text in TEXTS]
-STRIDE, LENGTH, QUESTION = 7, 40, 30
+STRIDE, LENGTH = 7, 40
 WHOLE = 150  # tokens of a row, without truncation
 KINDS = {
     "text": Task("t", Classify(("no", "yes"))),
@@ -143,7 +143,7 @@ def _rows_of(encoded):
 def own_batch(rows, tokenizer, length=LENGTH):
     limits = {"max_length_tokens": length}
     if rows == "windows":
-        limits |= {"stride_tokens": STRIDE, "max_question_tokens": QUESTION}
+        limits |= {"stride_tokens": STRIDE}
     entry = dataset(rows)
     features = encode(EXAMPLES[rows], entry, KINDS[rows], tokenizer, limits)
     batch = pad(features, np.arange(len(features)), pad_id=pad_id_of(tokenizer))

@@ -9,7 +9,6 @@ from road_ray.data.catalog import dataset, task
 from road_ray.data.encode_examples import encode
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.data.text_rows import encode_spans
-from road_ray.errors import ConfigError
 from tests.published import FAMILIES, TEXTS, tokenizer_of
 
 CONTEXT = "a b c d e f g h i j k l"
@@ -22,7 +21,7 @@ def ask(context, *answers, question="q r", id="1"):
 def small(examples, tokenizer, train=False):
     return encode_spans(
         examples, dataset("squad_v2"), tokenizer,
-        max_length_tokens=10, stride_tokens=2, max_question_tokens=3, train=train,
+        max_length_tokens=10, stride_tokens=2, train=train,
     )  # fmt: skip
 
 
@@ -69,9 +68,11 @@ def test_an_answer_without_tokens_counts_as_none(letters, caplog):
 
 def test_long_questions_are_cut(letters, caplog):
     with caplog.at_level(logging.INFO):
-        rows = small([ask("a b", question="q r s a b")], letters)
-    assert words(rows, 0, letters) == "[CLS] q r s [SEP] a b [SEP]"
-    assert "cut 1 questions to 3 tokens" in caplog.text
+        rows = small([ask("a b", question="q r s a b c d")], letters)
+    assert words(rows, 0, letters) == "[CLS] q r s a b c [SEP] a [SEP]"
+    assert "cut 1 questions to 6 tokens" in caplog.text
+    rows = whole([ask("a b", question="q " * 99)], letters)
+    assert rows.lengths.tolist() == [64 + 2 + 3]
 
 
 def test_gold_covers_the_answer_in_any_script(letters):
@@ -123,7 +124,7 @@ def test_windows_and_max_context_are_those_of_bert(letters, side, monkeypatch):
         context = " ".join(rng.choice(list("abcdefghijkl"), tokens))
         rows = encode_spans(
             [ask(context, question="q")], dataset("squad_v2"), letters,
-            max_length_tokens=room + 4, stride_tokens=stride, max_question_tokens=1, train=False,
+            max_length_tokens=room + 4, stride_tokens=stride, train=False,
         )  # fmt: skip
         spans, best = bert_windows(tokens, room, stride)
         assert rows.max_context is not None
@@ -137,7 +138,7 @@ def test_windows_and_max_context_are_those_of_bert(letters, side, monkeypatch):
 @pytest.mark.slow
 def test_in_two_million_tokens_of_windows_each_of_a_context_is_marked_once(letters):
     asked = [ask("a b " * 46, question="q")] * 1024  # encoded together
-    limits = {"max_length_tokens": 50, "stride_tokens": 1, "max_question_tokens": 1}
+    limits = {"max_length_tokens": 50, "stride_tokens": 1}
     rows = encode_spans(asked, dataset("squad_v2"), letters, train=False, **limits)
     assert len(rows.tokens) * len(asked) > 2**31  # more than an int32 holds
     assert np.add.reduceat(rows.max_context, rows.bounds[:-1:47]).tolist() == [92] * 1024
@@ -175,9 +176,5 @@ def test_answers_are_the_tokens_that_show_them(family, tokenizers):
 
 def test_a_window_has_room_for_four_special_tokens(tokenizers):
     example = SpanExample("1", "who?", " ".join(TEXTS), (), "f:1")
-    limits = {"stride_tokens": 2, "max_question_tokens": 8}
-    rows = whole([example], tokenizers["roberta"], max_length_tokens=24, **limits)
+    rows = whole([example], tokenizers["roberta"], max_length_tokens=24, stride_tokens=2)
     assert rows.lengths.max() == 24
-    message = "4 special tokens\n  fix: data.max_length_tokens=13 or more, or fewer data.max_q"
-    with pytest.raises(ConfigError, match=message):
-        whole([example], tokenizers["roberta"], max_length_tokens=12, **limits)

@@ -136,9 +136,7 @@ def test_questions_about_one_context_are_together_and_other_kinds_have_folds_too
 
 
 def test_windows_have_the_fold_of_their_example(world, tokenizer):
-    source = SourceConfig(
-        root=str(world), max_length_tokens=64, stride_tokens=8, max_question_tokens=24
-    )
+    source = SourceConfig(root=str(world), max_length_tokens=64, stride_tokens=8)
     split = load_split("squad_v2", "train", source, tokenizer)
     folds = row_folds(split, 3)
     assert len(folds) == len(split.features) > len(split.examples)

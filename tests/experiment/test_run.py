@@ -21,7 +21,7 @@ from road_ray.verbs import configure
 
 SIZES: dict[str, dict[str, object]] = {
     "road_distillation": {"data.max_rows": 20, "data.max_length_tokens": 96}
-    | {"data.stride_tokens": 16, "data.max_question_tokens": 32}
+    | {"data.stride_tokens": 16}
     | {"arms": ["single", "annealing", "folds", "born_again"]},
     "road_multitask": {"targets": {"rte": {}, "sst2": {}}, "data.max_rows": 40}
     | {"multitask.data.datasets": ["sst2", "mnli"], "multitask.training.steps": 2}

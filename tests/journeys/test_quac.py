@@ -1,16 +1,12 @@
 """The further heads of QuAC are trained, exported and judged again."""
 
 import json
-import logging
 
 import pytest
 import yaml
 from transformers import AutoModelForSequenceClassification
 
 import road_ray as rr
-from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import load_split
-from road_ray.data.tokenizer import load_tokenizer
 from road_ray.inference.input_rows import ColumnChoice, input_rows
 
 CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"
@@ -35,7 +31,7 @@ def run(sentiment, tmp_path_factory, drawn_figures):
             dialogs.append({"title": "Ann", "paragraphs": [paragraph]})
         (root / "quac" / name).write_text(json.dumps({"data": dialogs}))
     chosen = {"data.root": str(root), "data.dataset": "quac", "data.max_length_tokens": 64}
-    chosen |= {"data.max_question_tokens": 24, "data.stride_tokens": 16, "data.history_turns": 1}
+    chosen |= {"data.stride_tokens": 16}
     place = tmp_path_factory.mktemp("runs") / "quac"
     return rr.finetune(overrides=sentiment | chosen | {"data.batch_size": 4}, run_dir=place)
 
@@ -53,7 +49,7 @@ def test_evaluation_gives_the_figures_of_the_run(run, tmp_path):
     assert (run.directory / "report.html").read_text().count("<path") > 10
     assert json.loads((run.hf_dir / "road_ray.json").read_text())["task"] == "mrc"
     data = yaml.safe_load((run.directory / "config.resolved.yaml").read_text())["data"]
-    names = ("root", "max_length_tokens", "max_question_tokens", "stride_tokens")
+    names = ("root", "max_length_tokens", "stride_tokens")
     chosen = {f"data.{name}": data[name] for name in names}
     chosen |= {"init": str(run.directory), "data.datasets": ["quac"], "console": "quiet"}
     again = rr.evaluate(overrides=chosen, run_dir=tmp_path).metrics
@@ -63,17 +59,5 @@ def test_evaluation_gives_the_figures_of_the_run(run, tmp_path):
     # Those of `road predict` too, by the head of answers, without the word CANNOTANSWER.
     model, file = rr.load(run.directory), f"{data['root']}/quac/val_v0.2.json"
     rows = [row.fields for row in input_rows(file, ColumnChoice(), model.trained)]
-    assert rows[1]["question"] == "did she sing? 0 where was she born? 0 Rome"
     expected = json.loads((run.directory / "predictions/quac/predictions.json").read_text())
     assert {row["id"]: row["answer"] for row in model(rows)} == expected
-
-
-def test_the_missing_turns_are_named(run, caplog, tmp_path):
-    data = yaml.safe_load((run.directory / "config.resolved.yaml").read_text())["data"]
-    tokenizer = load_tokenizer(run.hf_dir)
-    with caplog.at_level(logging.WARNING):
-        load_split("quac", "dev", SourceConfig(root=data["root"]), tokenizer)
-        assert "data.history_turns=2" in caplog.text
-        caplog.clear()
-        load_split("quac", "dev", SourceConfig(root=data["root"], history_turns=2), tokenizer)
-        assert "history_turns" not in caplog.text

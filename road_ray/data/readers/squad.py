@@ -131,7 +131,6 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
             answers=tuple(found),
             where=where,
             labels=row.get("further", ()),
-            history=row.get("history", ()),
             labelled=labelled or row.get("answers") is not None,
             references=row.get("references", ()),
             accepted=row.get("accepted", ()),
@@ -253,8 +252,8 @@ def _with_spans(row: Row, spans: Iterable[tuple[int, ...]], where: str) -> dict[
 
 
 def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the questions of QuAC (Choi et al. 2018), each with the dialog before it (``history``),
-    its labels (``further``) and the answers of all annotators (``references``).
+    """Yield the questions of QuAC (Choi et al. 2018), each with its labels (``further``) and the
+    answers of all annotators (``references``), and without the dialog before it.
 
     SQuAD's JSON; each question also has ``yesno`` and ``followup``, and an answer ``orig_answer``.
     A context ends with the word CANNOTANSWER, which is removed here. The answers are the spans of
@@ -264,7 +263,6 @@ def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """
     articles = read_document(path)["data"]
     for paragraph in (paragraph for article in articles for paragraph in article["paragraphs"]):
-        history: list[str] = []
         context = paragraph["context"].removesuffix(_NO_ANSWER).rstrip()
         for turn in paragraph["qas"]:
             where = f"{path}: question {turn['id']!r}"
@@ -283,12 +281,9 @@ def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
                 "context": context,
                 "answers": [a for a in answers if answered and a["text"] != _NO_ANSWER],
                 "further": further,
-                "history": tuple(history),
                 "references": tuple(text for text in texts if answered and text != _NO_ANSWER),
             }
             yield where, row
-            first = answers[0]["text"] if answers else _NO_ANSWER
-            history += [turn["question"], "unknown" if first == _NO_ANSWER else first]
 
 
 def qasrl_rows(path: Path) -> Iterator[tuple[str, Row]]:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.examples import Example, Features, Ints, Longs, SpanExample
+from road_ray.data.examples import Example, Features, Ints, Longs
 from road_ray.data.load_split import Split, read_examples, root_of, row_features
 from road_ray.data.readers.tables import Row, load_rows, placed_rows, table_rows
 from road_ray.data.task_and_dataset import (
@@ -89,15 +89,12 @@ def read_files(teachers: Teachers, split: Split) -> list[dict[Texts, Answer]]:
     """
     if not teachers.files:
         return []
-    source, turns = teachers.config.data, teachers.config.data.history_turns or 0
+    source = teachers.config.data
     # Numbers of rows are those of the file: also of rows that are held out or have no label.
     file = replace(split.dataset, dev_fraction=None)
     if not isinstance(split.task.kind, Tag):  # whose rows all have tags
         file = replace(file, columns=replace(file.columns, label=None))
-    rows = [
-        row.with_history(turns) if isinstance(row, SpanExample) else row
-        for row in read_examples(file, "train", root_of(file.name, source))
-    ]
+    rows = read_examples(file, "train", root_of(file.name, source))
     given = list[dict[Texts, Answer]]()
     for path in (entry["directory"] for entry in teachers.files.values()):
         found = _read_answers(path, split, rows, teachers.config.distillation.label_map)

@@ -246,20 +246,11 @@ def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
         *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"])
     ]
     assert [e.references for e in asked_all] == [(), (), ("Rome", "Ann"), ("Ann", "Rome"), ("Ann",)]
-    assert asked_all[4].history[1::2] == ("Rome", "unknown", "unknown", "Ann")
-
-
-def test_the_newest_exchange_of_the_history_comes_first(root):
-    third = read_quac(root / "quac" / "val_v0.2.json")[2]
-    assert third.with_history(1).question == "when? did she sing? She sang."
-    assert third.with_history(5).question == (
-        "when? did she sing? She sang. where was she born? Rome"
-    )
 
 
 def test_rows_have_gold_for_three_heads(root):
     tokenizer = train_wordpiece([DIALOG * 20], vocab_size=80)
-    source = SourceConfig(root=str(root), history_turns=1)
+    source = SourceConfig(root=str(root))
     split = load_split("quac", "dev", source, tokenizer)
     assert [task.name for task in tasks_of("quac", source)] == [
         "mrc", "quac_yes_no", "quac_continue",
@@ -270,9 +261,7 @@ def test_rows_have_gold_for_three_heads(root):
     assert gold["labels/quac_continue"].tolist() == [1, 0, 2]
     assert TASKS["quac_continue"].kind.labels == ("follow up", "maybe", "stop")
     # A window that does not hold the answer cannot tell.
-    narrow = source.model_copy(
-        update={"max_length_tokens": 15, "stride_tokens": 2, "max_question_tokens": 8}
-    )
+    narrow = source.model_copy(update={"max_length_tokens": 15, "stride_tokens": 2})
     rows = load_split("quac", "dev", narrow, tokenizer).features
     beside = (rows.gold["start_positions"] == 0) & (rows.example < 2)
     assert len(rows) > 3
