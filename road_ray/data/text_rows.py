@@ -8,9 +8,9 @@ those of ``tokenizer(...)`` in plain ``transformers``. A word's label is at its 
 from __future__ import annotations
 
 import logging
-from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,23 +54,23 @@ def text_rows(
         room = max_length_tokens - special
         overlap = room - min(stride_tokens or room, room)
         options |= {"return_overflowing_tokens": True, "stride": overlap}
-    made = RowsOfTokens(tokenizer, num_texts=len(columns), of_words=of_words)
-    rows, tokens, example = 0, 0, list[int]()
+    kind: dict[str, Any] = {"num_texts": len(columns), "of_words": of_words}
+    parts = [packed([], tokenizer, **kind) | {"example": np.zeros(0, np.int32)}]
+    rows, tokens = 0, 0
     for first in range(0, len(columns[0]), _ROWS_AT_A_TIME):
         chunk = [list(texts[first : first + _ROWS_AT_A_TIME]) for texts in columns]
         encoded = tokenized(tokenizer, *chunk, truncation=True, **options)
-        made.add(encoded.encodings or [])
-        of = encoded.get("overflow_to_sample_mapping", range(len(encoded["input_ids"])))
-        example += [first + number for number in of]
-        cut = [n for n, encoding in enumerate(encoded.encodings or []) if encoding.overflowing]
+        encodings = encoded.encodings or []
+        of = np.array(encoded.get("overflow_to_sample_mapping", range(len(encodings))), np.int32)
+        parts.append(packed(encodings, tokenizer, **kind) | {"example": first + of})
+        cut = [n for n, encoding in enumerate(encodings) if encoding.overflowing]
         # The rest of a pair overflows in several ways, so whole texts are counted.
         if cut and stride_tokens is None:
             whole = tokenized(tokenizer, *([texts[n] for n in cut] for texts in chunk))
             rows += len(cut)
             tokens += sum(map(len, whole["input_ids"]))
             tokens -= sum(len(encoded["input_ids"][n]) for n in cut)
-    of_rows = np.array(example, np.int32)
-    return {**made.fields(), "example": of_rows, "num_truncated": rows, "tokens_cut": tokens}
+    return joined(parts) | {"num_truncated": rows, "tokens_cut": tokens}
 
 
 def check_fast(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -101,44 +101,37 @@ def tokenized(
         tokenizer.backend_tokenizer.no_truncation()
 
 
-class RowsOfTokens:
-    """Rows of encodings, one after another. A row without any token, of an empty text and a
-    tokenizer without special tokens, gets the unknown token: a model cannot read nothing.
+def packed(
+    encodings: Sequence[Encoding],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    num_texts: int = 1,
+    of_words: bool = False,
+) -> dict[str, NDArray[Any]]:
+    """Return the numbers of encodings, one row after another, of which ``joined`` makes fields of
+    ``Features``. A row without any token, of an empty text and a tokenizer without special tokens,
+    gets the unknown token: a model cannot read nothing.
     """
+    filler = next((n for n in (tokenizer.unk_token_id, tokenizer.pad_token_id) if n), 0)
+    ids = [encoding.ids or [filler] for encoding in encodings]
+    lengths = firsts = list(map(len, ids))
+    if num_texts == 2:
+        firsts = [second_begins(encoding.sequence_ids) for encoding in encodings]
+    columns = {"tokens": (chain.from_iterable(ids), "i4"), "lengths": (lengths, "i8")}
+    columns["first_segment"] = (firsts, "i4")
+    if "token_type_ids" in tokenizer.model_input_names:
+        types = chain.from_iterable(encoding.type_ids or [0] for encoding in encodings)
+        columns["segments"] = (types, "i1")
+    if of_words:
+        words = chain.from_iterable(encoding.word_ids or [None] for encoding in encodings)
+        columns["words"] = ((-1 if word is None else word for word in words), "i4")
+    return {name: np.fromiter(values, dtype) for name, (values, dtype) in columns.items()}
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, *, num_texts: int = 1, of_words: bool = False
-    ) -> None:
-        self.num_texts, self.of_words = num_texts, of_words
-        ids = (tokenizer.unk_token_id, tokenizer.pad_token_id)
-        self.filler = next((number for number in ids if number), 0)
-        self.has_segments = "token_type_ids" in tokenizer.model_input_names
-        self.tokens, self.segments = array("i"), array("b")
-        self.lengths, self.firsts, self.words = array("q"), array("i"), array("i")
 
-    def add(self, encodings: Sequence[Encoding]) -> None:
-        """Append rows; of each only the numbers are kept."""
-        for encoding in encodings:
-            row = encoding.ids or [self.filler]
-            self.tokens.extend(row)
-            self.lengths.append(len(row))
-            one = self.num_texts == 1
-            self.firsts.append(len(row) if one else second_begins(encoding.sequence_ids))
-            if self.has_segments:
-                self.segments.extend(encoding.type_ids or [0])
-            if self.of_words:
-                numbers = encoding.word_ids or [None]
-                self.words.extend(-1 if word is None else word for word in numbers)
-
-    def fields(self) -> dict[str, Any]:
-        """Return all rows, as fields of ``Features``."""
-        return {
-            "tokens": np.array(self.tokens, np.int32),
-            "bounds": bounds_of(np.array(self.lengths, np.int64)),
-            "first_segment": np.array(self.firsts, np.int32),
-            "segments": np.array(self.segments, np.int8) if self.has_segments else None,
-            "words": np.array(self.words, np.int32) if self.of_words else None,
-        }
+def joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+    """Return the rows of all parts, with the bounds of each."""
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return rows | {"bounds": bounds_of(rows.pop("lengths"))}
 
 
 def second_begins(texts: Sequence[int | None]) -> int:
@@ -224,17 +217,19 @@ def encode_spans(
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
     longest_question = min(_QUESTION_TOKENS, max_length_tokens - special - 1)
-    none: dict[str, Any] = {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
+    none = packed([], tokenizer, num_texts=2)
+    none |= {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
     if not train:
         none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
-    made, parts = RowsOfTokens(tokenizer, num_texts=2), [none]
+    parts = [none]
     lost, bare = list[SpanExample](), 0
     for begin in range(0, len(examples), _ROWS_AT_A_TIME):
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
         questions = _cut(chunk, tokenizer, longest_question, dataset.name)
         windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
-        made.add([encoding for own, _ in windows for encoding in own])
         part, has_tokens = _in_context(chunk, windows)
+        encodings = [encoding for own, _ in windows for encoding in own]
+        part |= packed(encodings, tokenizer, num_texts=2)
         within = {*part["example"][part["places"].any(1)].tolist()}
         bare += sum(bool(e.answers) and not has for e, has in zip(chunk, has_tokens, strict=True))
         lost += [e for n, e in enumerate(chunk) if has_tokens[n] and n not in within]
@@ -246,7 +241,7 @@ def encode_spans(
         text = "%s: %d answers fit no window; trained as unanswerable. The first: %s, question %s"
         fix = "\n  fix: raise max_length_tokens"
         _log.warning(text + fix, dataset.name, len(lost), lost[0].where, lost[0].id)
-    rows: dict[str, Any] = {n: np.concatenate([part[n] for part in parts]) for n in none}
+    rows = joined(parts)
     starts, ends = rows.pop("places").T
     return Features(
         dataset=dataset.name,
@@ -254,7 +249,6 @@ def encode_spans(
         gold={"start_positions": starts.copy(), "end_positions": ends.copy()},
         max_length_tokens=max_length_tokens,
         **rows,
-        **made.fields(),
     )
 
 

@@ -20,7 +20,7 @@ from road_ray.data.examples import Bytes, Features, Ints, Longs, SpanExample, Ta
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
-from road_ray.data.text_rows import RowsOfTokens, encode_tags, tokenized, without_spaces
+from road_ray.data.text_rows import encode_tags, packed, tokenized, without_spaces
 from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError
 from road_ray.models.architectures import longest_row_of
@@ -191,9 +191,7 @@ class TextReader:
             return_offsets_mapping=of_spans,
         )
         (encoding,) = encoded.encodings or []
-        made = RowsOfTokens(self.tokenizer, num_texts=len(texts))
-        made.add([encoding])
-        rows = made.fields()
+        rows = packed([encoding], self.tokenizer, num_texts=len(texts))
         offsets = None
         if of_spans:
             second = np.array([text == 1 for text in encoding.sequence_ids], np.bool_)
@@ -201,7 +199,7 @@ class TextReader:
             offsets = np.full((len(rows["tokens"]), 2), -1, np.int32)
             offsets[: len(second)][second] = without_spaces(texts[1], characters[second])
         return TokenRow(
-            rows["tokens"], rows["segments"], offsets, is_cut=bool(encoding.overflowing)
+            rows["tokens"], rows.get("segments"), offsets, is_cut=bool(encoding.overflowing)
         )
 
 
