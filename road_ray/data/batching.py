@@ -292,31 +292,25 @@ class BatchStream:
             if most_tokens is None:
                 return epoch_order(lengths, size, rng)
             return token_budget_order(lengths, most_tokens // self.rows.choices, size, rng)
-        starts = windows.starts
-        parts = self._parts(starts, epoch, window)
+        rows, shards = self._rows_of(epoch, window)
         if windows.expect is not None:
             following = (epoch, window + 1) if window + 1 < self.num_windows else (epoch + 1, 0)
-            soon = [shard for shard, _, _ in (*parts, *self._parts(starts, *following))]
+            soon = [*shards.tolist(), *self._rows_of(*following)[1].tolist()]
             windows.expect(list(dict.fromkeys(soon)))
-        rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
         rng = np.random.default_rng((seed, 7, epoch, window))
         return [rows[inner] for inner in epoch_order(lengths[rows], size, rng)]
 
-    def _parts(self, starts: Longs, epoch: int, window: int) -> list[tuple[int, int, int]]:
-        """Return the shards of a window, each with the range of its rows in the window."""
-        first = window * self.rows_per_window
+    def _rows_of(self, epoch: int, window: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of a window in the order of its shards, and these shards."""
+        assert self.batching.windows is not None
+        starts, first = self.batching.windows.starts, window * self.rows_per_window
         is_last = window + 1 == self.num_windows
-        last = self.rows_per_epoch if is_last else first + self.rows_per_window
+        places = np.arange(first, self.rows_per_epoch if is_last else first + self.rows_per_window)
         rng = np.random.default_rng((self.batching.seed, 6, epoch))
         order = rng.permutation(len(starts) - 1)
         edges = np.cumsum([0, *np.diff(starts)[order]])
-        parts = []
-        for place in range(int(np.searchsorted(edges, first, side="right")) - 1, len(order)):
-            if edges[place] >= last:
-                break
-            begin, end = max(first, edges[place]), min(last, edges[place + 1])
-            parts.append((int(order[place]), int(begin - edges[place]), int(end - edges[place])))
-        return parts
+        of = np.searchsorted(edges, places, side="right") - 1
+        return starts[order[of]] + places - edges[of], order[of[0] : of[-1] + 1]
 
     def totals(self, batches: int) -> BatchTotals:
         """Return the sizes of the first global batches, computed from row lengths. Over several

@@ -11,9 +11,10 @@ from road_ray.data.load_split import (
     root_of,
     training_tokenizer,
 )
-from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Span, Tag
+from road_ray.data.task_and_dataset import MultiLabel, Span, Tag
 from road_ray.errors import counted, shorten
 
+_GOLD = "  gold: "
 _SHOWN = 300  # characters of a text
 
 
@@ -48,7 +49,7 @@ def _shown(example: Example) -> list[str]:
         gold = "unknown" if example.answer is None else f"choice {example.answer + 1}"
     else:
         gold = example.label or "unknown"
-    return [*example.texts, f"  gold: {gold}"]
+    return [*example.texts, f"{_GOLD}{gold}"]
 
 
 def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, rows: int) -> str:
@@ -66,7 +67,7 @@ def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, 
         for row in range(index * choices, (index + 1) * choices):
             tokens = loaded.convert_ids_to_tokens(encoded.features.row(row).tolist())
             lines += [*([""] if row == index * choices else []), " ".join(tokens)]
-        lines.append(f"  gold: {_gold(encoded, index, tokens)}")
+        lines.append(f"{_GOLD}{_gold(encoded, index, tokens)}")
     return "\n".join(lines)
 
 
@@ -81,12 +82,5 @@ def _gold(split: Split, index: int, tokens: list[str]) -> str:
         row = slice(*split.features.bounds[index : index + 2])
         pairs = zip(tokens, gold["labels"][row], strict=True)
         return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in pairs if tag != UNKNOWN)
-    label = gold["labels"][index]
-    if isinstance(kind, MultiLabel):
-        names = [name for name, has in zip(kind.labels, label, strict=True) if has == 1]
-        return "unknown" if UNKNOWN in label else ", ".join(names) or "no label"
-    if label == UNKNOWN:
-        return "unknown"
-    if isinstance(kind, Choose):
-        return f"choice {label + 1} of {kind.choices}"
-    return kind.labels[int(label)] if isinstance(kind, Classify) else f"{label:g}"
+    example = split.examples[split.features.example[index]]
+    return _shown(example)[-1].removeprefix(_GOLD)
