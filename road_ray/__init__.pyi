@@ -450,10 +450,6 @@ class _MultitaskData(TypedDict, total=False):
     """Head for sentence pairs. `first_token`: a linear classifier of the first token (ELECTRA).
     `answer_network`: the stochastic answer network of MT-DNN. Plain transformers cannot load
     `answer_network`, and such a model cannot be a teacher."""
-    cache: str | Path | None
-    """Directory of encoded rows that later runs reuse. None: `features` below `ROAD_CACHE` or
-    `~/.cache/road_ray`. `off`: no cache. Data sets of fewer than 2,000 examples are always
-    encoded again."""
     sets: Mapping[str, _Sets]
     """The user's own data sets by name, beside those of the catalogue; each is an entry with
     files, columns and labels. A name has letters, digits, `.`, `_` and `-`; one of the
@@ -658,10 +654,6 @@ class _FinetuneData(TypedDict, total=False):
     """Head for sentence pairs. `first_token`: a linear classifier of the first token (ELECTRA).
     `answer_network`: the stochastic answer network of MT-DNN. Plain transformers cannot load
     `answer_network`, and such a model cannot be a teacher."""
-    cache: str | Path | None
-    """Directory of encoded rows that later runs reuse. None: `features` below `ROAD_CACHE` or
-    `~/.cache/road_ray`. `off`: no cache. Data sets of fewer than 2,000 examples are always
-    encoded again."""
     sets: Mapping[str, _Sets]
     """The user's own data sets by name, beside those of the catalogue; each is an entry with
     files, columns and labels. A name has letters, digits, `.`, `_` and `-`; one of the
@@ -749,10 +741,6 @@ class _DistillData(TypedDict, total=False):
     """Head for sentence pairs. `first_token`: a linear classifier of the first token (ELECTRA).
     `answer_network`: the stochastic answer network of MT-DNN. Plain transformers cannot load
     `answer_network`, and such a model cannot be a teacher."""
-    cache: str | Path | None
-    """Directory of encoded rows that later runs reuse. None: `features` below `ROAD_CACHE` or
-    `~/.cache/road_ray`. `off`: no cache. Data sets of fewer than 2,000 examples are always
-    encoded again."""
     sets: Mapping[str, _Sets]
     """The user's own data sets by name, beside those of the catalogue; each is an entry with
     files, columns and labels. A name has letters, digits, `.`, `_` and `-`; one of the
@@ -932,10 +920,6 @@ class _EvaluateData(TypedDict, total=False):
     """Head for sentence pairs. `first_token`: a linear classifier of the first token (ELECTRA).
     `answer_network`: the stochastic answer network of MT-DNN. Plain transformers cannot load
     `answer_network`, and such a model cannot be a teacher."""
-    cache: str | Path | None
-    """Directory of encoded rows that later runs reuse. None: `features` below `ROAD_CACHE` or
-    `~/.cache/road_ray`. `off`: no cache. Data sets of fewer than 2,000 examples are always
-    encoded again."""
     sets: Mapping[str, _Sets]
     """The user's own data sets by name, beside those of the catalogue; each is an entry with
     files, columns and labels. A name has letters, digits, `.`, `_` and `-`; one of the

@@ -57,10 +57,6 @@ class SourceConfig(Config):
     """Head for sentence pairs. ``first_token``: a linear classifier of the first token (ELECTRA).
     ``answer_network``: the stochastic answer network of MT-DNN. Plain transformers cannot load
     ``answer_network``, and such a model cannot be a teacher."""
-    cache: Free[str | None] = None
-    """Directory of encoded rows that later runs reuse. None: ``features`` below ``ROAD_CACHE`` or
-    ``~/.cache/road_ray``. ``off``: no cache. Data sets of fewer than 2,000 examples are always
-    encoded again."""
     sets: dict[SetName, CustomDataset] = Field({})
     """The user's own data sets by name, beside those of the catalogue; each is an entry with files,
     columns and labels. A name has letters, digits, ``.``, ``_`` and ``-``; one of

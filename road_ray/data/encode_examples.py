@@ -284,5 +284,5 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     try:
         write_bytes_atomic(path, content.getbuffer())
     except ResourceError as error:
-        _log.warning("features are not kept (data.cache is another directory, or off): %s", error)
+        _log.warning("features are not kept (ROAD_CACHE names another directory): %s", error)
     return features

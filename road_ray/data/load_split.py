@@ -303,10 +303,9 @@ def load_split(
     limits, further = row_limits(source), [catalog.TASKS[other] for other in entry.also]
     options: dict[str, Any] = {"limits": limits, "train": is_training, "further": further}
     make = partial(encode, examples, entry, task, tokenizer, **options)
-    if source.cache != "off" and len(examples) >= LEAST_EXAMPLES:
-        place = source.cache or places.cache_home() / "features"
+    if len(examples) >= LEAST_EXAMPLES:
         key = cache_key(examples, tokenizer, entry=entry, task=task, **options)
-        make = partial(load_or_encode, places.path_of(str(place), "data.cache"), key, make)
+        make = partial(load_or_encode, places.cache_home() / "features", key, make)
     return Split(entry, task, examples, make())
 
 

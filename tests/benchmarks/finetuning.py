@@ -66,7 +66,7 @@ class Study:
         return load_tokenizer(vocab) if vocab.is_file() else _learnt(self.place, self.dataset)
 
     def split(self, tokenizer: Any) -> Split:
-        source = SourceConfig(root=str(self.place), max_rows=self.examples, cache="off")
+        source = SourceConfig(root=str(self.place), max_rows=self.examples)
         return load_split(self.dataset, "train", source, tokenizer)
 
 

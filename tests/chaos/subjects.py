@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import road_ray as rr
 from road_ray.errors import InterruptedRunError
@@ -44,7 +45,6 @@ class Workshop:
             "data.dataset": "sst2",
             "data.batch_size": 4,
             "data.max_length_tokens": 32,
-            "data.cache": "off",
             "training.steps": 4,
             "training.save_every_steps": 2,
             "training.log_every_steps": 1,
@@ -79,7 +79,6 @@ class Workshop:
             "data.datasets": ["sst2"],
             # Without its record, a model is one of others, whose length of training is unknown.
             "data.max_length_tokens": 32,
-            "data.cache": "off",
             "console": "quiet",
             "run_dir": str(at),
         }
@@ -207,11 +206,11 @@ class Workshop:
 
     def feature_cache(self) -> Subject:
         def make(at: Path, seed: int) -> None:
-            longer = {"data.max_length_tokens": 31 + seed}
-            self.finetune(at.with_name(f"{at.name}.run"), **{"data.cache": str(at)}, **longer)
+            command(at.with_name(f"{at.name}.run"), at, **{"data.max_length_tokens": 31 + seed})
 
-        def command(out: Path, cache: Path) -> Result:
-            return self.finetune(out, **{"data.cache": str(cache)})
+        def command(out: Path, cache: Path, **changes: Any) -> Result:
+            with patch.dict(os.environ, ROAD_CACHE=str(cache)):
+                return self.finetune(out, **changes)
 
         return self._used("feature_cache", make, command)
 

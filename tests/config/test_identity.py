@@ -49,6 +49,6 @@ def test_what_may_differ_in_a_distillation_and_a_pretraining():
     teaching = """host lookahead replicas resources num_teachers
         timeout_seconds answers store check_parity"""
     teachers = {f"distillation.{name}" for name in teaching.split()}
-    assert marked(DistillConfig(), FreeOnResume) == shared | teachers | {"data.cache"}
+    assert marked(DistillConfig(), FreeOnResume) == shared | teachers
     shards = {"data.shard_cache", "data.shard_cache_gb"}
     assert marked(PretrainConfig(), FreeOnResume) == shared | shards

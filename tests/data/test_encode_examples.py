@@ -200,15 +200,16 @@ def same(one, other):
 @pytest.mark.parametrize("name", ["sst2", "squad_v2"])
 def test_a_second_load_reads_what_the_first_made(name, world, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("road_ray.data.load_split.LEAST_EXAMPLES", 1)
-    source = SourceConfig(root=str(world), cache=str(tmp_path / "kept"))
+    monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
+    source = SourceConfig(root=str(world))
     first = load_split(name, "dev", source, tokenizer).features
-    (path,) = (tmp_path / "kept").iterdir()
+    (path,) = (tmp_path / "features").iterdir()
     with monkeypatch.context() as patch:
         patch.setattr(module, "encode", lambda *_, **__: pytest.fail("was kept"))
         assert same(load_split(name, "dev", source, tokenizer).features, first)
-    plain = SourceConfig(root=str(world), cache="off")
-    assert same(load_split(name, "dev", plain, tokenizer).features, first)
-    assert list((tmp_path / "kept").iterdir()) == [path]
+    path.unlink()
+    assert same(load_split(name, "dev", source, tokenizer).features, first)
+    assert list((tmp_path / "features").iterdir()) == [path]
 
 
 def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, world):
@@ -242,4 +243,4 @@ def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
         caplog.clear()
     (tmp_path / "file").touch()
     assert load_or_encode(tmp_path / "file", "k", lambda: made) is made
-    assert "features are not kept (data.cache" in caplog.text
+    assert "features are not kept (ROAD_CACHE" in caplog.text

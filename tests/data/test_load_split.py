@@ -69,7 +69,7 @@ def test_tags_of_a_file_are_mapped_to_those_of_the_task(tmp_path, kind, tokenize
 
 @pytest.mark.parametrize(("name", "share"), [("sst2", 0.2), ("mnli", 0.1), ("rte", 1 / 4)])
 def test_exactly_the_asked_share_of_training_labels_is_another(world, tokenizer, name, share):
-    clean = SourceConfig(root=str(world), max_rows=40, cache="off")
+    clean = SourceConfig(root=str(world), max_rows=40)
     noisy = clean.model_copy(update={"label_noise": share})
     right, wrong = (load_split(name, "train", each, tokenizer) for each in (clean, noisy))
     assert [e.texts for e in right.examples] == [e.texts for e in wrong.examples]

@@ -14,7 +14,7 @@ from tests.row_files import write_rows
 @pytest.fixture
 def train(world, tokenizer):
     def load(name, *unlabelled, **changes):
-        source = SourceConfig(root=str(world), cache="off", **changes)
+        source = SourceConfig(root=str(world), **changes)
         return load_split(name, "train", source, tokenizer, unlabelled=unlabelled)
 
     return load

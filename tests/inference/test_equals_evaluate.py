@@ -72,7 +72,7 @@ def test_every_row_has_the_prediction_of_the_evaluation(
     judged = tmp_path / "judged"
     road(
         *("evaluate", *places, f"data.max_judged_rows={num_rows}", f"run_dir={judged}"),
-        *("data.cache=off", "-q"),
+        "-q",
     ).good()
     [file] = judged.glob("predictions/**/predictions.json")
     expected = json.loads(file.read_text())
