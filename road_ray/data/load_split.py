@@ -170,27 +170,22 @@ def _custom_entry(name: str, sets: Mapping[str, CustomDataset]) -> tuple[Dataset
 
 def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None:
     """Raise ``ConfigError`` unless a data set has the kind, the head and the labels of a task."""
-    custom_kind, kind = custom.new_task(task.name).kind, task.kind
-    if not isinstance(kind, type(custom_kind)):
-        problem = f"kind is {custom.kind}, {other} is of kind {type(kind).__name__}"
-        remedy = "fix: set kind, or name another task"
-    elif custom.head != task.head:
-        problem = f"head is {custom.head}, that of {other} is {task.head}"
-        remedy = "fix: give both the same, or name another task"
-    elif isinstance(kind, Classify | MultiLabel | Tag):
-        plain = str if isinstance(kind, Tag) else plain_label  # tags are read as they are
-        named = set(map(plain, custom.labels)) or set(map(plain, custom.label_map.values()))
-        known = set(map(plain, kind.labels))
-        if named == known or (not custom.labels and named <= known):
-            return
-        problem = f"labels {sorted(named)}, those of {other} are {list(kind.labels)}"
-        remedy = "allowed: the same labels, in any order; label_map maps values of the file to them"
-    elif task.name in catalog.TASKS or custom_kind == kind:
-        return
-    else:
-        problem = f"{custom_kind}, {other} has {kind}"
-        remedy = "allowed: the same, for one head"
-    raise ConfigError(f"data.sets.{name}: {problem}\n  {remedy}")
+    labels = custom.labels or tuple(dict.fromkeys(custom.label_map.values()))
+    own = custom.model_copy(update={"labels": labels}).new_task(task.name)
+    fits = isinstance(task.kind, type(own.kind)) and own.head == task.head
+    if fits and isinstance(task.kind, Classify | MultiLabel | Tag):
+        plain = str if isinstance(task.kind, Tag) else plain_label  # tags are read as they are
+        named, known = set(map(plain, labels)), set(map(plain, task.kind.labels))
+        fits = named == known or (not custom.labels and named <= known)
+    elif fits:
+        fits = task.name in catalog.TASKS or own.kind == task.kind
+    if not fits:
+        heads = [f"{of.kind}{f', head {of.head}' if of.head else ''}" for of in (own, task)]
+        raise ConfigError(
+            f"data.sets.{name}: {heads[0]}, {other} has {heads[1]}\n"
+            "  allowed: the same kind, head, range and labels, in any order; label_map maps values "
+            "of the file to them"
+        )
 
 
 def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigError:

@@ -155,14 +155,12 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
     elif suffix == ".json":  # an array, which may be the value of ``data``
         rows = content.get("data", [content]) if isinstance(content, dict) else content
-        if not isinstance(rows, list):
-            raise DataError(
-                f"{path}: neither an array of objects nor one object a line\n"
-                "  fix: write [{...}, {...}], or one JSON object a line"
-            )
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows if isinstance(rows, list) else [rows]):
             if not isinstance(row, dict):
-                raise DataError(f"{path}: [{number}] is no JSON object; seen {shorten(repr(row))}")
+                raise DataError(
+                    f"{path}: [{number}] is no JSON object; seen {shorten(repr(row))}\n"
+                    "  fix: write [{...}, {...}], or one JSON object a line"
+                )
             yield f"{path}: [{number}]", row
     elif suffix in (".csv", ".tsv"):
         yield from _csv_rows(path)

@@ -129,7 +129,7 @@ def offsets_that_lead_out(path):
         ("x.csv", b"text,label\ra,b\r", r":1: broken CSV.*end lines with a newline"),
         ("x.csv", b"a,label,a\n1,2,3\n", r":1: the header names 'a' twice; columns: a, label, a"),
         ("x.json", b"[1, 2]", r"\[0\] is no JSON object; seen 1"),
-        ("x.json", b'{"data": 1}', "neither an array of objects nor one object a line"),
+        ("x.json", b'{"data": 1}', "is no JSON object"),
         ("x.json", b'[{"a": 1},\n {]', r"broken JSON: .*: line 2 column 3"),
         ("x.jsonl", b'{"a": 1}\n{"a": }\n', r":2: broken JSON: .*column 7"),
         ("x.jsonl", b'{"a": 1}\n[1]\n', r":2: a JSON object was expected"),
