@@ -40,25 +40,19 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     directory = Path(name)
     if directory.is_dir():
         return directory / "hf" if (directory / "hf" / "config.json").is_file() else directory
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub import snapshot_download
 
     patterns = [*_TEXTS, *(_WEIGHTS if weights else ())]
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
-        problem, remedy = "no such directory, and no model of the hub that can be reached", ""
-        if not isinstance(error, HFValidationError):  # else it is no name of the hub
-            remedy = ", or the connection to the hub"
-            problem += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
-            if constants.HF_HUB_OFFLINE:
-                problem = "no such directory; the hub was not asked: HF_HUB_OFFLINE=1"
-                remedy = ", or unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
         wanted = "config.json and model.safetensors" if weights else "a model or a tokenizer"
         raise CheckpointError(
-            f"{name}: {problem}\n"
+            f"{name}: no such directory, and no model of the hub that can be reached\n"
+            f"  seen: {shorten(' '.join(str(error).split()), 200)}\n"
             f"  allowed: a directory with {wanted}, a run directory, or "
-            f"ORGANISATION/NAME of the hub\n  fix: check the path{remedy}"
+            "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub "
+            "(with HF_HUB_OFFLINE=1 it is not asked)"
         ) from error
 
 

@@ -168,12 +168,6 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
             f"{path}: not a WordPiece vocabulary: {', '.join(lacking)} missing\n"
             "  fix: name a vocab.txt with one entry a line, or a model directory"
         )
-    if len(vocabulary) < len(words):
-        doubled = next(index for index, word in enumerate(words) if vocabulary[word] != index)
-        raise DataError(
-            f"{path}:{doubled + 1}  {words[doubled]!r} occurs again in line "
-            f"{vocabulary[words[doubled]] + 1}\n  fix: delete one; every line is one id"
-        )
     beside = path.parent / "tokenizer_config.json"
     config = read_json(beside) if beside.is_file() else {}
     lowercase = config.get("do_lower_case")

@@ -60,36 +60,20 @@ def test_a_tokenizer_without_a_mask_is_refused_by_name(learnt, tmp_path):
         special_ids(again)
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (
-            "\n".join([*SPECIAL_TOKENS, "cat", "dog", "cat"]),
-            r"notes\.txt:6  'cat' occurs again.* 8",
-        ),
-        ("cat\ndog\n", "not a WordPiece vocabulary"),
-        ("", "not a WordPiece vocabulary"),
-    ],
-)
-def test_a_file_that_is_no_vocabulary_is_refused(tmp_path, content, problem):
+@pytest.mark.parametrize("content", ["cat\ndog\n", ""])
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path, content):
     (tmp_path / "notes.txt").write_text(content)
-    with pytest.raises(DataError, match=problem):
+    with pytest.raises(DataError, match="not a WordPiece vocabulary"):
         load_tokenizer(tmp_path / "notes.txt")
 
 
-def test_a_directory_without_a_tokenizer_and_a_name_that_is_nothing_are_refused(
-    tmp_path, monkeypatch
-):
+def test_a_directory_without_a_tokenizer_and_a_name_that_is_nothing_are_refused(tmp_path):
     with pytest.raises(DataError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
     with pytest.raises(CheckpointError, match="no such directory, and no model of the hub"):
         load_tokenizer(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="no such vocabulary file"):
         load_tokenizer(tmp_path / "vocab.txt")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(CheckpointError, match="the hub was not asked: HF_HUB_OFFLINE=1"):
-        load_tokenizer("no/such-model")
 
 
 def write_vocabulary(directory, *words, **config):

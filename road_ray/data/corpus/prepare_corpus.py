@@ -28,7 +28,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
     tokenizer_digest,
 )
 from road_ray.data.load_split import resolve_root
-from road_ray.data.readers.tables import load_rows
+from road_ray.data.readers.tables import asking_hub, load_rows
 from road_ray.data.task_and_dataset import Hub
 from road_ray.data.tokenizer import gives_segments, load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
@@ -170,7 +170,7 @@ def _from_hub(name: str, shards: str) -> TextPlace:
     if listed.is_file():
         return tuple(json.loads(listed.read_text(encoding="utf-8")))
     path, _, config = name.partition(":")
-    try:
+    with asking_hub(f"data.corpus = hub:{name}"):
         data_files = load_dataset_builder(path, config or None).config.data_files or {}
         files = [str(file) for file in data_files.get("train", ())]
         readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
@@ -181,12 +181,6 @@ def _from_hub(name: str, shards: str) -> TextPlace:
         with staged_directory(copy) as staged:
             rows = load_rows(Hub(path, config or None), "train")
             rows.select_columns(["text"]).save_to_disk(staged)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
-            "  fix: check the name, that it has a split `train` with a column `text`, and the "
-            "network"
-        ) from error
     return copy
 
 

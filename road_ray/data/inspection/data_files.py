@@ -13,6 +13,7 @@ from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import (
     TABLES,
     Row,
+    asking_hub,
     class_names,
     datasets_library,
     load_rows,
@@ -173,7 +174,7 @@ def _by_split(names: Iterable[str]) -> dict[str, list[str]]:
 def _on_hub(place: str) -> Source:
     path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
     hub = Hub(path, configuration or None)
-    try:
+    with asking_hub(f"hub:{place}"):
         names = datasets_library().get_dataset_split_names(hub.path, hub.configuration)
         files = _by_split(map(str, names))
         loaded = {split: load_rows(hub, of[0], streaming=True) for split, of in files.items()}
@@ -181,12 +182,6 @@ def _on_hub(place: str) -> Source:
             split: list(islice(placed_rows(part, f"hf://{path}/{split}"), MOST_ROWS))
             for split, part in loaded.items()
         }
-    except Exception as error:  # datasets raises many types when offline, gated or renamed
-        lines = str(error).strip().splitlines()
-        raise DataError(
-            f"hub:{place}: cannot be loaded: {type(error).__name__}: {lines[0] if lines else ''}\n"
-            "  fix: check the name and the network; several configurations: hub:NAME:CONFIGURATION"
-        ) from error
     if "train" not in files:
         raise DataError(f"hub:{place}: no split `train`; found: {', '.join(files) or 'none'}")
     classes = names_of_features(loaded["train"].features)

@@ -13,6 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -318,22 +319,28 @@ def hub_rows(dataset: Dataset, split: str) -> Iterator[tuple[str, Row]]:
             f"  fix: set `data.root` (or ROAD_DATA) to a directory with {dataset.folder}/"
         )
     part = hub.splits.get(split, _HUB_SPLITS.get(split, split))
-    try:
+    with asking_hub(f"data set {dataset.name!r}: {hub.path} ({hub.configuration}) split {part!r}"):
         rows = load_rows(hub, part)
         if hub.only is not None:
             column, subset = hub.only
             rows = rows.filter(lambda value: value == subset, input_columns=column)
-    except Exception as error:  # datasets raises many types when offline, gated or renamed
-        remedy = f"hub, configuration, revision and split of data.sets.{dataset.name}"
-        if dataset.folder:
-            remedy = f"set `data.root` (or ROAD_DATA) to a directory with {dataset.folder}/"
-        raise DataError(
-            f"data set {dataset.name!r}: {hub.path} ({hub.configuration}) split {part!r} could "
-            f"not be loaded from the hub: {type(error).__name__}: {error}\n"
-            f"  fix: check the network, or {remedy}"
-        ) from error
     mapped = {value for value, label in dataset.label_map.items() if value != label}
     return placed_rows(rows, f"hf://{hub.path}/{part}", mapped)
+
+
+@contextmanager
+def asking_hub(place: str) -> Iterator[None]:
+    """Raise ``DataError`` for what ``datasets`` raises, of many types, when it is offline, or the
+    data set gated or renamed.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise DataError(
+            f"{place} could not be loaded from the hub: {type(error).__name__}: {error}\n"
+            "  fix: check the network, and name, configuration, revision and split; for a data set "
+            "of the catalogue, data.root (or ROAD_DATA) may be a directory with its files"
+        ) from error
 
 
 def placed_rows(rows: Any, name: str, numbers: Collection[str] = ()) -> Iterator[tuple[str, Row]]:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from road_ray.data.examples import Example, Features, Ints, Longs
 from road_ray.data.load_split import Split, read_examples, root_of, row_features
-from road_ray.data.readers.tables import Row, load_rows, placed_rows, table_rows
+from road_ray.data.readers.tables import Row, asking_hub, load_rows, placed_rows, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
     Classify,
@@ -71,14 +71,8 @@ def _rows(path: str) -> Iterable[tuple[str, Row]]:
     if on_hub is None:
         return table_rows(Path(path))
     name, revision, split = on_hub.groups()
-    try:
+    with asking_hub(f"distillation.teachers: {path}"):  # datasets/OWNER/NAME[@REVISION][/SPLIT]
         rows = load_rows(Hub(name, revision=revision), split or "train")
-    except Exception as error:  # datasets raises many types when offline, gated or renamed
-        raise DataError(
-            f"distillation.teachers: {path} could not be loaded from the hub: "
-            f"{type(error).__name__}: {error}\n  fix: check the network, and the name: "
-            "datasets/OWNER/NAME[@REVISION][/SPLIT]"
-        ) from error
     return placed_rows(rows, f"hf://{path}")
 
 

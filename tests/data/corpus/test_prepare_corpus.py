@@ -131,5 +131,5 @@ def test_a_data_set_that_the_hub_has_not_is_told(on_hub, tmp_path, monkeypatch):
         raise ValueError("unknown split train")
 
     monkeypatch.setattr(module, "load_rows", load_dataset)
-    with pytest.raises(DataError, match=r"(?s)hub:x: cannot be loaded: unknown split.*fix"):
+    with pytest.raises(DataError, match=r"(?s)hub:x could not be loaded.*unknown split.*fix"):
         corpus_text(CorpusConfig(corpus="hub:x", shards=str(tmp_path)))

@@ -293,7 +293,7 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
         ("t.json", b"{}", "no row with a column"),
         ("t.txt", b" \n\n", "0 documents"),
         ("org/name", None, r"no such file or directory\n.*hub:ORGANISATION/NAME"),
-        ("hub:road-ray/no-such-data-set", None, "no-such-data-set: cannot be loaded"),
+        ("hub:road-ray/no-such-data-set", None, "no-such-data-set could not be loaded"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, message):
