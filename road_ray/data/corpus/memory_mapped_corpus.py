@@ -297,10 +297,12 @@ class CachedShards(Sequence[OpenShard]):
         path = self.directory / f"{shard.sha256}.arrow"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            if not _touched(path, shard.bytes):
-                with FileLock(self.directory / "lock"):
-                    if not _touched(path, shard.bytes):  # another process has fetched it
-                        self._fetch(shard, path)
+            with suppress(FileNotFoundError):
+                os.utime(path)  # used now
+                return path
+            with FileLock(self.directory / "lock"):
+                if not path.exists():  # else another process has fetched it
+                    self._fetch(shard, path)
             return path
         except OSError as error:
             raise ResourceError(
@@ -338,14 +340,3 @@ class CachedShards(Sequence[OpenShard]):
             "  fix: delete the corpus there and build it again\n"
             "  kept: the checkpoints; to resume, run the same command"
         )
-
-
-def _touched(path: Path, size: int) -> bool:
-    """Return True if there is a complete file, and mark it as used now."""
-    try:
-        if path.stat().st_size != size:
-            return False
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    return True
