@@ -230,11 +230,10 @@ def _label_sets(
         if example.label is None:
             continue
         own = listed_labels(example.label, example.where)
-        unknown = {*own} - {*names}
-        if unknown or len({*own}) < len(own):
-            problem = f"label={min(unknown)!r}" if unknown else f"labels={own}: one label twice"
+        if unknown := {*own} - {*names}:
             raise DataError(
-                f"{example.where} {problem}, allowed: {', '.join(names)}\n  fix: {remedy}"
+                f"{example.where} label={min(unknown)!r}, allowed: {', '.join(names)}\n"
+                f"  fix: {remedy}"
             )
         row[:] = [name in own for name in names]
     return sets
