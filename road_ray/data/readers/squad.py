@@ -43,14 +43,6 @@ FORM = (
     '{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}, or rows: '
     '{"id", "context", "question", "answers": {"text": [...], "answer_start": [...]}}'
 )
-MRQA_FORM = (
-    '{"context", "qas": [{"qid", "question", "detected_answers": '
-    '[{"char_spans": [[first, last]]}]}]} on each line'
-)
-QUAC_FORM = (
-    '{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers", "yesno", '
-    '"followup"}]}]}]}'
-)
 YES_NO, CONTINUE = "quac_yes_no", "quac_continue"
 _NO_ANSWER = "CANNOTANSWER"
 _YES_NO = {"y": "yes", "n": "no", "x": "neither"}
@@ -223,7 +215,9 @@ def mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
         if "header" in row:
             continue
         if "qas" not in row:
-            raise DataError(f"{where}: no 'qas' in the row\n  allowed: {MRQA_FORM}")
+            raise DataError(
+                f"{where}: no 'qas' in the row, as every line of MRQA but the first has"
+            )
         for question in row["qas"]:
             place = f"{where}: question {question['qid']!r}"
             spans = [tuple(s) for one in question["detected_answers"] for s in one["char_spans"]]
