@@ -576,9 +576,8 @@ class _Distillation(TypedDict, total=False):
     epoch, student and seed reads it. `auto`: once if `distillation.store` is given, else
     live."""
     store: str | Path | None
-    """Directory of the tables of `distillation.answers=once` and of teachers that are files;
-    many runs may share it. None: `answers` in the run directory. Trials of a sweep share that
-    of the sweep by default."""
+    """Directory of the tables of `distillation.answers=once`; many runs may share it. None:
+    `answers` in the run directory. Trials of a sweep share that of the sweep by default."""
     check_parity: bool
     """Compare the logits of the source in use (actor, table) with the model's on a few rows
     before the first step; a difference is an error. False skips the seconds that it takes."""
@@ -871,9 +870,8 @@ class _DistillDistillation(TypedDict, total=False):
     epoch, student and seed reads it. `auto`: once if `distillation.store` is given, else
     live."""
     store: str | Path | None
-    """Directory of the tables of `distillation.answers=once` and of teachers that are files;
-    many runs may share it. None: `answers` in the run directory. Trials of a sweep share that
-    of the sweep by default."""
+    """Directory of the tables of `distillation.answers=once`; many runs may share it. None:
+    `answers` in the run directory. Trials of a sweep share that of the sweep by default."""
     check_parity: bool
     """Compare the logits of the source in use (actor, table) with the model's on a few rows
     before the first step; a difference is an error. False skips the seconds that it takes."""

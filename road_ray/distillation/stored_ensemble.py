@@ -160,8 +160,7 @@ def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
     """Return the directory name: task, weights and a hash of all settings that affect answers."""
     content = json.dumps(_identity(teacher, task), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
-    content_sha256 = teacher.get("weights_sha256") or teacher["file_sha256"]
-    return f"{task.name}-{content_sha256[:12]}-{digest[:16]}"
+    return f"{task.name}-{teacher['weights_sha256'][:12]}-{digest[:16]}"
 
 
 def _identity(teacher: Mapping[str, object], task: Task) -> dict[str, Any]:

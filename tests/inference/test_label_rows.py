@@ -18,10 +18,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
 import road_ray as rr
-from road_ray.distillation.answer_table import list_teachers
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import label_rows as module
 from road_ray.inference.label_rows import LabelSettings, label_of, label_rows, shares_of
+from road_ray.system.files import sha256_of
 
 SECRET = "sk-very-secret-key"
 HTML = HTMLResponse("<html><body>Sign in</body></html>")
@@ -262,8 +262,9 @@ def test_the_labels_of_an_llm_are_a_teacher(server, sentiment, tmp_path):
     figures = label_rows(str(data), tmp_path / "answers.parquet", settings)
     teachers = {"distillation.teachers": [str(tmp_path / "answers.parquet")]}
     run = rr.distill(overrides=sentiment | teachers, run_dir=tmp_path / "run", host="process")
-    (table,) = list_teachers(run.directory / "answers")
-    assert 0 < table.num_rows <= figures.rows == 150
+    assert figures.rows == 150
+    (teacher,) = json.loads((run.directory / "teachers.json").read_text())["teachers"]
+    assert teacher["file_sha256"] == sha256_of(tmp_path / "answers.parquet")
 
 
 @pytest.mark.parametrize(

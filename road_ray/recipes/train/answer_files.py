@@ -1,10 +1,10 @@
 """Answers from elsewhere: a file or hub data set of predictions, of labels by people or of an LLM's
 answers is a teacher like a model.
 
-A file is read and checked before the training. Its answers become a table as those of a model that
-answers once, but in fp32 and keyed by the texts of a row: of a sentence it has the logits of words,
-of a question answers by their characters, whatever the student's tokens are. A row that it does not
-answer is NaN in the logits, and the weighting rule sees the other teachers alone.
+A file is read and checked before the training, whose workers get its answers in fp32: of a sentence
+the logits of words, of a question answers by their characters, whatever the student's tokens are. A
+row that it does not answer is NaN in the logits, and the weighting rule sees the other teachers
+alone.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
-from road_ray.distillation.answer_table import Keys, Values, keys_of_texts
+from road_ray.distillation.answer_table import Values
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, transfer_spans
-from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import DataError
 from road_ray.models.load_weights import LabelMap, names_for
 from road_ray.recipes.train.answer_cells import Answer, Texts, flat, reader_of
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from road_ray.recipes.train.teachers import Teachers
 
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest
+FileAnswers = list[Values | None]  # of each example; None for those that the file does not answer
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ def _rows(path: str) -> Iterable[tuple[str, Row]]:
     return placed_rows(rows, f"hf://{path}")
 
 
-def read_files(teachers: Teachers, split: Split) -> list[dict[Texts, Answer]]:
-    """Return the answers of each teacher that is a file to the training rows ``split``. Raises
+def read_files(teachers: Teachers, split: Split) -> list[FileAnswers]:
+    """Return the answers of each teacher that is a file to the examples of ``split``. Raises
     ``DataError`` for rows that are not there or are answered twice, values that are no answers and,
     without models, rows that have neither a label nor an answer.
     """
@@ -89,21 +89,22 @@ def read_files(teachers: Teachers, split: Split) -> list[dict[Texts, Answer]]:
     if not isinstance(split.task.kind, Tag):  # whose rows all have tags
         file = replace(file, columns=replace(file.columns, label=None))
     rows = read_examples(file, "train", root_of(file.name, source))
-    given = list[dict[Texts, Answer]]()
+    given = list[FileAnswers]()
     for path in (entry["directory"] for entry in teachers.files.values()):
         found = _read_answers(path, split, rows, teachers.config.distillation.label_map)
-        answers = dict[Texts, Answer]()
+        answers: FileAnswers = []
         for example in split.examples:
             # A pair that is learnt in both orders has one answer unless the file has two.
             turned = found.get(example.texts[::-1]) if example.id.endswith(" turned") else None
-            if (answer := found.get(example.texts, turned)) is not None:
-                answers[example.texts] = answer
-        if not answers:
-            raise DataError(f"{path}: answers none of the {len(split.examples)} training rows")
-        _log.info("%s: answers to %d of %d rows", path, len(answers), len(split.examples))
+            answer = found.get(example.texts, turned)
+            answers.append(None if answer is None else np.array(answer, np.float32))
+        if not (count := sum(answer is not None for answer in answers)):
+            raise DataError(f"{path}: answers none of the {len(answers)} training rows")
+        _log.info("%s: answers to %d of %d rows", path, count, len(answers))
         given.append(answers)
-    unlabelled = (e for e in split.examples if not teachers.models and e == e.unlabelled())
-    if lost := [example for example in unlabelled if not any(example.texts in x for x in given)]:
+    each = zip(split.examples, *given, strict=True)
+    unknown = (found for found in each if all(answer is None for answer in found[1:]))
+    if not teachers.models and (lost := [e for e, *_ in unknown if e == e.unlabelled()]):
         raise DataError(
             f"{lost[0].where}: {len(lost)} rows of {split.dataset.name} have no label, and no "
             "teacher answers them\n  fix: leave them out, or add a model to distillation.teachers"
@@ -192,58 +193,30 @@ def _row_number(row: Row, place: int, ids: Mapping[str, int]) -> int:
         return -1
 
 
-def write_answers(teachers: Teachers, given: Sequence[Mapping[Texts, Answer]]) -> None:
-    """Write the answers of the files to their tables, where these lack them. Raises ``DataError``
-    for a table that has others: the file is read with other labels or in another order now.
-    """
-    for tables, answers in zip(_tables_of(teachers).values(), given, strict=True):
-        keys, values = keys_of_texts(answers), [np.array(x, np.float32) for x in answers.values()]
-        held = np.flatnonzero(tables.holds(keys))
-        for number, stored in zip(held, tables.read(keys[held]), strict=True):
-            if not np.array_equal(stored.ravel(), values[number].ravel(), equal_nan=True):
-                raise DataError(
-                    f"{tables.directory}: another answer to {[*answers][number]} than the file\n"
-                    "  fix: remove that directory, or set another distillation.store"
-                )
-        if len(held) == len(keys):
-            continue
-        with tables.labelling():
-            new = ~tables.holds(keys)  # of those that another process has written meanwhile, too
-            if new.any():
-                tables.add(keys[new], [values[number] for number in np.flatnonzero(new)])
-
-
 def readers_of(teachers: Teachers, split: Split) -> dict[int, Callable[[Longs, int], Tensor]]:
     """Return functions that read the answers of the files, by their number among the teachers of a
     row: logits of rows of ``split``, in a batch of some width.
     """
     features = row_features(split, teachers.tokenizer, teachers.config.data)
-    keys = keys_of_texts(example.texts for example in split.examples)
-    tables = _tables_of(teachers).items()
-    return {number: partial(_stored_logits, stored, features, keys) for number, stored in tables}
+    each = zip(teachers.files, teachers.answers, strict=True)
+    return {number: partial(_logits, found, features, split.task.kind) for number, found in each}
 
 
-def _tables_of(teachers: Teachers) -> dict[int, TeacherTables]:
-    root = teachers.config.distillation.directory_of_tables(teachers.config.run_dir)
-    files = teachers.files.items()
-    return {number: TeacherTables(root, entry, teachers.task) for number, entry in files}
-
-
-def _stored_logits(
-    tables: TeacherTables, features: Features, keys: Keys, rows: Longs, width: int
+def _logits(
+    answers: FileAnswers, features: Features, kind: Kind, rows: Longs, width: int
 ) -> Tensor:
-    """Return the stored logits of rows, NaN for rows without an answer: ``[B, C]``, of spans
-    ``[B, 2, width]`` and of tags ``[B, width, C]``. ``keys`` are those of the examples.
+    """Return the logits of rows, NaN for rows without an answer: ``[B, C]``, of spans ``[B, 2,
+    width]`` and of tags ``[B, width, C]``.
     """
-    kind = tables.kind
     shape: tuple[int, ...] = (kind.width,)
     if isinstance(kind, Span | Tag):
         shape = (kind.width, width) if isinstance(kind, Span) else (width, kind.width)
     logits = np.full((len(rows), *shape), np.nan, np.float32)
-    asked = keys[features.example[rows]]
-    held = np.flatnonzero(tables.holds(asked))
-    for place, answer in zip(held, tables.read(asked[held]), strict=True):
-        tokens = slice(*features.bounds[rows[place] : rows[place] + 2].tolist())
+    for place, row in enumerate(rows):
+        answer = answers[features.example[row]]
+        if answer is None:
+            continue
+        tokens = slice(*features.bounds[row : row + 2].tolist())
         if isinstance(kind, Span):
             assert features.offsets is not None
             logits[place] = _of_window(answer, features.offsets[tokens], width)

@@ -31,7 +31,7 @@ from road_ray.distillation.weighting import Rule, default_rule, options_of, reso
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.answer_files import FILE_SHA256, readers_of
+from road_ray.recipes.train.answer_files import FILE_SHA256, FileAnswers, readers_of
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
 from road_ray.training.worker import Worker
@@ -62,6 +62,7 @@ class Teachers:
     tokenizer: PreTrainedTokenizerFast  # the student's
     student: str  # its fingerprint
     store: Path | None  # directory of the models' tables; None: they answer during the training
+    answers: Sequence[FileAnswers] = ()  # of the teachers that are files, once they are read
 
     @property
     def models(self) -> list[Mapping[str, Any]]:

@@ -108,9 +108,8 @@ class TeachingConfig(Config):
     further epoch, student and seed reads it. ``auto``: once if ``distillation.store`` is given,
     else live."""
     store: Free[Path | None] = None
-    """Directory of the tables of ``distillation.answers=once`` and of teachers that are files; many
-    runs may share it. None: ``answers`` in the run directory. Trials of a sweep share that of the
-    sweep by default."""
+    """Directory of the tables of ``distillation.answers=once``; many runs may share it. None:
+    ``answers`` in the run directory. Trials of a sweep share that of the sweep by default."""
     check_parity: Free[bool] = True
     """Compare the logits of the source in use (actor, table) with the model's on a few rows before
     the first step; a difference is an error. False skips the seconds that it takes."""
@@ -119,10 +118,6 @@ class TeachingConfig(Config):
         """Return the directory of the answers of a run; None if the teachers answer live."""
         if self.answers == "live" or (self.answers == "auto" and self.store is None):
             return None
-        return self.directory_of_tables(run_dir)
-
-    def directory_of_tables(self, run_dir: Path) -> Path:
-        """Return the directory of the tables of a run, those of files of answers among them."""
         return (self.store or run_dir / "answers").expanduser().resolve()  # the same for workers
 
     @model_validator(mode="after")

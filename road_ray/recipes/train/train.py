@@ -29,7 +29,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     open_training,
 )
-from road_ray.recipes.train.answer_files import read_files, write_answers
+from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.config import (
     DistillConfig,
     FinetuneConfig,
@@ -68,11 +68,10 @@ def run_training(
     teachers = find_teachers(config)
     rows = _rows_of_teachers(config, teachers)
     # Before the run directory is there, so that a bad file leaves none.
-    answers = {name: read_files(teachers[name], split) for name, split in rows.items()}
+    for name, split in rows.items():
+        teachers[name] = replace(teachers[name], answers=read_files(teachers[name], split))
     keep, actors = config.training.kept_at_end(), dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
-        for name, given in answers.items():
-            write_answers(teachers[name], given)
         if context is not None and context.plan_only:  # labelling is no step
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
         for name, found in teachers.items():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from road_ray.data.load_split import row_features
 from road_ray.errors import RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
-from road_ray.recipes.train.answer_files import read_files, write_answers
+from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.find_teachers import find_teachers
 from road_ray.recipes.train.mixture import Mixture
 from road_ray.recipes.train.prepare import student_tokenizer
@@ -53,7 +54,7 @@ def asked(world):
 
 @pytest.fixture
 def teach(sentiment, tmp_path):
-    """``teach(path, changes)``: teachers, split and batches of a student, with the tables made."""
+    """``teach(path, changes)``: teachers, split and batches of a student, with the file read."""
 
     def opened(path, changes):
         keys = {"distillation.teachers": [str(path)], "run_dir": str(tmp_path / "run")}
@@ -61,7 +62,7 @@ def teach(sentiment, tmp_path):
         name, tokenizer = config.data.dataset, student_tokenizer(config)
         teachers, mixture = find_teachers(config)[name], Mixture.of(config)
         split = mixture.read(name, "train", tokenizer)
-        write_answers(teachers, read_files(teachers, split))
+        teachers = replace(teachers, answers=read_files(teachers, split))
         given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
         ensemble = teachers.open(split, None, **given)
         width = int(split.features.lengths.max())

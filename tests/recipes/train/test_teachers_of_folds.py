@@ -1,6 +1,7 @@
 """Students that ask only teachers that have not seen the row."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import TeacherTables
 from road_ray.errors import ConfigError
 from road_ray.recipes.several_runs import _with_teachers
-from road_ray.recipes.train.answer_files import read_files, write_answers
+from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.prepare import prepare
@@ -58,7 +59,7 @@ def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_
     of_folds, _ = teachers_of()
     assert teachers.per_row == 3
     split = prepared.splits["sst2"]
-    write_answers(teachers, read_files(teachers, split))
+    teachers = replace(teachers, answers=read_files(teachers, split))
     given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
     mixed, plain = (found.open(split, None, **given) for found in (teachers, of_folds))
     answered = {split.examples[row].texts: row for row in range(38, -1, -2)}
