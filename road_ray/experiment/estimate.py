@@ -1,8 +1,8 @@
 """``road reproduce NAME --dry-run``: the plans of the distinct jobs, summed.
 
 Three steps of each distinct training are measured on this machine; its evaluation is counted as a
-third of a training step for as many rows. Models that are not trained yet are replaced by ones of
-the same size.
+third of a training step for as many rows, the answers of teachers, which are given once, are not.
+Models that are not trained yet are replaced by ones of the same size.
 """
 
 import tempfile
@@ -55,11 +55,10 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
             costs = _Costs(inner, Path(place))
             works = {}
             for name, job in costs.jobs.items():
+                if (config.run_dir / name / "metrics.json").is_file():
+                    continue
                 try:
-                    if (config.run_dir / name / "metrics.json").is_file():
-                        costs.answered |= costs.answers(job.config).keys()
-                    else:
-                        works[name] = costs.steps_and_seconds(job)
+                    works[name] = costs.steps_and_seconds(job)
                 except RoadError as error:
                     error.args = (f"{name}: {error}",)
                     raise
@@ -102,7 +101,6 @@ class _Costs:
         self.config, self.place = config, place
         self.jobs = {job.name: job for job in Experiment(config).jobs}
         self.measured: dict[str, Measured] = {}
-        self.answered: set[str] = set()  # rows of teachers whose answers are counted
 
     def steps_and_seconds(self, job: Job) -> tuple[int, float]:
         """Return the steps of a job, and the seconds that they and its evaluation take."""
@@ -117,32 +115,19 @@ class _Costs:
             plain = as_base(FinetuneConfig, self._with_models(config))
             plain = plain.model_copy(update={"data": as_base(FinetuneDataConfig, plain.data)})
             if isinstance(config, DistillConfig):  # without its teachers, of as many updates
-                labelled = num_labelled(config.data.dataset, config.data)
-                epochs = _num_rows(config) / labelled * config.data.epochs
+                data = config.data
+                labelled = num_labelled(data.dataset, data)
+                more = len(read_unlabelled_rows(data.unlabelled, data.dataset, data))
+                epochs = (labelled + more) / labelled * data.epochs
                 plain = override(plain, {"data.epochs": epochs})
                 times = config.distillation.generations
             measured = self._measure("finetune", plain)
             for name in plain.dev_names:
                 entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
                 evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
-        answers = self.answers(config)
-        read = times * evaluated + sum(answers[key] for key in answers.keys() - self.answered)
-        self.answered |= answers.keys()
         per_row = _FORWARD * measured.seconds_per_step / max(measured.rows_per_step, 1)
         steps = times * measured.total_steps
-        return steps, steps * measured.seconds_per_step + per_row * read
-
-    def answers(self, config: Any) -> dict[str, int]:
-        """Return how many answers the teachers of a training give to rows, each row once for all
-        arms and seeds, by what decides them.
-        """
-        if isinstance(config, MultitaskConfig):
-            teachers = self.config.distillation.num_teachers or 3
-            return {n: num_labelled(n, config.data) * teachers for n in config.named_teachers}
-        if isinstance(config, DistillConfig):
-            key = str((config.distillation.teachers, config.data.dataset, config.data.unlabelled))
-            return {key: _num_rows(config) * config.distillation.teachers_per_row}
-        return {}
+        return steps, steps * measured.seconds_per_step + per_row * times * evaluated
 
     def _measure(self, verb: str, config: Any) -> Measured:
         """Return the cost of a training; those that differ in their seed have the same."""
@@ -177,10 +162,3 @@ class _Costs:
         changes = sampled_corpus(stage, place)[0]  # type: ignore[arg-type]
         changes |= {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
         return RECIPES["pretrain"](override(stage, changes)).directory
-
-
-def _num_rows(config: DistillConfig) -> int:
-    """Return the number of rows of a student, labelled and not."""
-    data = config.data
-    more = read_unlabelled_rows(data.unlabelled, data.dataset, data)
-    return num_labelled(data.dataset, data) + len(more)

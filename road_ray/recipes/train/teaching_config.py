@@ -157,13 +157,6 @@ class DistillationConfig(TeachingConfig):
     matching: MatchingConfig = MatchingConfig()
     """Distillation from hidden states and attention maps, besides logits. Off by default."""
 
-    @property
-    def teachers_per_row(self) -> int:
-        """Number of teachers that answer each row."""
-        if self.num_teachers is not None:
-            return self.num_teachers
-        return resolve_teachers(self.teachers).per_row
-
 
 RULES = (
     *("mean", "correctness", "correct_only", "confidence", "entropy"),

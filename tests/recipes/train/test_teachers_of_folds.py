@@ -130,6 +130,5 @@ def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tm
     unnamed = {"distillation.teachers": [], "distillation.num_teachers": None}
     plain = _with_teachers(override(config, unnamed), places)
     assert plain.distillation.teachers == tuple(places)
-    assert plain.distillation.teachers_per_row == 4
     with pytest.raises(ConfigError, match="names 4 models, and the ensemble has 4 others"):
         _with_teachers(config, places[::-1])

@@ -41,7 +41,7 @@ def test_teachers_of_all_folds_are_asked(tmp_path):
     ):
         settings = DistillationConfig(teachers=names)
         assert DistillConfig(distillation=settings).total_teachers == total
-        assert settings.teachers_per_row == per_row
+        assert resolve_teachers(names).per_row == per_row
 
 
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
