@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.batching import BatchStream
+from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.examples import UNKNOWN
-from road_ray.data.load_split import Split, training_tokenizer
+from road_ray.data.load_split import Split, tasks_of, training_tokenizer
 from road_ray.data.model_files import head_for, locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
@@ -34,7 +34,7 @@ from road_ray.objectives.supervised import Distilled, Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TrainConfig
-from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.mixture import draws, loss_weights, read
 from road_ray.recipes.train.teachers import Teachers
 from road_ray.training.worker import Worker
 
@@ -45,13 +45,13 @@ _log = logging.getLogger(__name__)
 class Prepared:
     """Model, tokenizer and rows of one worker; by data set where they are several."""
 
-    mixture: Mixture
     tokenizer: Any
     model: MultitaskModel
     splits: Mapping[str, Split]  # that are trained on
     dev_splits: Mapping[str, Split]  # that are evaluated on
     overlaps: Mapping[str, int]  # dev examples that are trained on too; on rank 0 alone
     streams: Mapping[str, BatchStream]
+    draw: Callable[[int], Sequence[str]]  # data sets of a step
     total_steps: int
     identity: dict[str, str]
     heads: Mapping[str, list[str]]  # kept from `init`, and new
@@ -59,19 +59,21 @@ class Prepared:
 
 def student_tokenizer(config: TrainConfig) -> Any:
     """Return the tokenizer of ``init`` as it is used on the data sets of the training."""
-    names = Mixture.of(config).names
+    directory = model_directory(require_init(config.init))
     # By its name: of the hub also a tokenizer without tokenizer.json.
-    return training_tokenizer(model_directory(require_init(config.init)), names, config.data)
+    return training_tokenizer(directory, config.data.trained_on, config.data)
 
 
 def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
     check_attention(config.encoder.attention)
-    mixture, tokenizer = Mixture.of(config), student_tokenizer(config)
+    tokenizer, data = student_tokenizer(config), config.data
     directory = str(locate_model(model_directory(config.init)))
-    splits = {name: mixture.read(name, "train", tokenizer) for name in mixture.names}
+    splits = {name: read(config, name, "train", tokenizer) for name in data.trained_on}
+    further = [task for name in splits for task in tasks_of(name, data)[1:]]
+    every = [*(split.task for split in splits.values()), *further]
     torch.manual_seed(config.seed)  # the new heads, and the encoder with init_weights=none
-    model, heads = _model(config, directory, mixture.tasks(splits))
+    model, heads = _model(config, directory, list({task.name: task for task in every}.values()))
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     longest = longest_row(model.encoder)
     splits = {name: fit_positions(split, longest) for name, split in splits.items()}
@@ -80,27 +82,28 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     # Read now, so that missing data fail at once and not after hours of training.
     dev_splits, overlaps = {}, {}
     for name in config.dev_names:
-        dev = mixture.read(name, "dev", tokenizer)
+        dev = read(config, name, "dev", tokenizer)
         if worker.is_main:
-            overlaps[name] = count_overlap(splits.get(name, splits[mixture.names[0]]), dev)
+            overlaps[name] = count_overlap(splits.get(name, splits[data.trained_on[0]]), dev)
         dev_splits[name] = fit_positions(dev, longest)
     tasks = [split.task for split in splits.values()]
-    limits = [row_limit(config.data.max_length_tokens, task) for task in tasks]
+    limits = [row_limit(data.max_length_tokens, task) for task in tasks]
     limit_length(tokenizer, longest, max(limits))
     if worker.is_main:
         log_heads(config.init, heads)
         warn_of_rates(config, str(model.encoder.config.model_type))
-    pad_id = pad_id_of(tokenizer)
-    streams = {name: mixture.stream(split, worker, pad_id) for name, split in splits.items()}
+    batching = Batching(data.batch_size, config.seed, data.max_batch_tokens)
+    share = {"pad_id": pad_id_of(tokenizer), "rank": worker.rank, "size": worker.size}
+    streams = {n: BatchStream(split.features, batching, **share) for n, split in splits.items()}
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     total = config.training.steps or 0  # required of a mixture, which has no epochs
     if isinstance(config, FinetuneConfig):
         rows = {"rows": rows[config.data.dataset]}
         batches = streams[config.data.dataset].batches_per_epoch * config.data.epochs
         total = total or max(1, math.ceil(batches / config.training.passes))
-    identity = identity_of(batch=config.data.batch_size, **rows)
+    identity, draw = identity_of(batch=data.batch_size, **rows), draws(config, splits, total)
     return Prepared(
-        mixture, tokenizer, model, splits, dev_splits, overlaps, streams, total, identity, heads
+        tokenizer, model, splits, dev_splits, overlaps, streams, draw, total, identity, heads
     )
 
 
@@ -157,16 +160,16 @@ def build_objective(
     """Return the objective: labels, the teachers' logits, and the hidden states of one teacher if
     ``matching`` is enabled.
     """
-    model, weights = prepared.model, prepared.mixture.loss_weights()
-    one_dataset = len(weights) == 1
-    of_labels: dict[str, Any] = {"weights": weights, "one_dataset": one_dataset}
+    model, weights = prepared.model, loss_weights(config)
+    of_labels: dict[str, Any] = {"weights": weights, "one_dataset": len(weights) == 1}
     if isinstance(config, FinetuneConfig):
         split = prepared.splits[config.data.dataset]
         of_labels["class_weights"] = _class_weights(config.data.class_weights, split)
         of_labels["label_smoothing"] = config.data.label_smoothing
     if not teachers:
         return Supervised(model, **of_labels)
-    settings = next(iter(teachers.values())).config.distillation
+    taught = next(iter(teachers.values()))
+    settings = taught.config.distillation
     distilled: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,
@@ -175,10 +178,9 @@ def build_objective(
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
     if matching is None or not matching.enabled:
         return Distilled(model, **distilled)
-    directory = teachers[prepared.mixture.names[0]].directories[0]
     states = StateMatching(
         model.encoder,
-        HiddenStatesTeacher(directory, attentions=matching.attention_weight > 0),
+        HiddenStatesTeacher(taught.directories[0], attentions=matching.attention_weight > 0),
         layers=matching.layers,
         hidden_weight=matching.hidden_weight,
         attention_weight=matching.attention_weight,

@@ -37,7 +37,7 @@ from road_ray.recipes.train.config import (
     TrainConfig,
 )
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
-from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.mixture import check_mixture, read, steps, totals
 from road_ray.recipes.train.prepare import Prepared, build_objective, kept_layers, prepare
 from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, manifest_of
 from road_ray.system.files import staged_directory, write_json_atomic
@@ -101,7 +101,7 @@ def _rows_of_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> 
     rows = {}
     for name, found in teachers.items():
         if found.mixed or found.files or found.store is not None:
-            rows[name] = Mixture.of(config).read(name, "train", found.tokenizer)
+            rows[name] = read(config, name, "train", found.tokenizer)
         if found.mixed:
             check_truncation(found, rows[name])
     return rows
@@ -133,7 +133,7 @@ def check(config: TrainConfig) -> None:
             f"encoder.attention = {attention}: returns no attention maps, which "
             "distillation.matching.attention_weight compares\n  fix: encoder.attention=eager"
         )
-    Mixture.of(config).check()
+    check_mixture(config)
     kept_layers(config)
     check_stopping_metric(config)
 
@@ -149,8 +149,8 @@ def main(
     other workers and plans return none. Teachers without ``actors`` are loaded here.
     """
     prepared = prepare(config, worker)
-    mixture, total = prepared.mixture, prepared.total_steps
-    splits, several = list(prepared.splits.values()), len(prepared.splits) > 1
+    total, names = prepared.total_steps, config.data.trained_on
+    splits, several = list(prepared.splits.values()), len(names) > 1
     record, identity = lineage(config, teachers)
     metrics: dict[str, float] = {}
     with open_training(
@@ -163,8 +163,8 @@ def main(
         identity=prepared.identity | identity,
         record=record,
         rows_per_epoch=None if several else len(splits[0].features),
-        totals=lambda: [mixture.totals(prepared.splits, prepared.streams, total)],
-        evaluate=lambda: evaluate(config, worker, prepared, log, mixture.names)[0],
+        totals=lambda: [totals(prepared.streams, prepared.draw, total)],
+        evaluate=lambda: evaluate(config, worker, prepared, log, names)[0],
     ) as training:
         log: Journal = training.journal
         streams: dict[str, Stream] = dict(prepared.streams)
@@ -174,14 +174,16 @@ def main(
             ensemble = found.open(split, actors.get(name), worker=worker, on_event=on_event)
             streams[name] = TaughtStream(found, prepared.streams[name], ensemble, several)
 
-        def steps(start: int) -> Iterator[list[Batch]]:
-            drawn = mixture.steps(prepared.splits, streams, start, total)
+        def since(start: int) -> Iterator[list[Batch]]:
+            drawn = steps(streams, prepared.draw, start)
             # The weight of the teachers may follow a schedule.
             return with_fraction_done(drawn, start=start, total=total) if teachers else drawn
 
-        train(build_objective(config, prepared, teachers), steps, training, worker)
+        train(build_objective(config, prepared, teachers), since, training, worker)
         if not context.plan_only:
-            metrics, tuned = evaluate(config, worker, prepared, log, mixture.evaluated, last=True)
+            # Those that are trained on come first: the thresholds of others are theirs.
+            last = sorted(config.data.evaluated_on, key=lambda name: name not in names)
+            metrics, tuned = evaluate(config, worker, prepared, log, last, last=True)
             if worker.is_main:
                 export(config, prepared, teachers, metrics, tuned, training.record)
                 log.write(context.step, metrics)
@@ -279,7 +281,7 @@ def export(
                 directory,
                 task=task,
                 head=model.tasks[task].head,
-                datasets=list(prepared.mixture.names),
+                datasets=list(config.data.trained_on),
                 head_datasets=[split.dataset.name for split in of_task],
                 init=config.init,
                 seed=config.seed,

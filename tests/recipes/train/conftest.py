@@ -8,7 +8,7 @@ import road_ray as rr
 from road_ray.recipes.train import teachers as module
 from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.find_teachers import find_teachers
-from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.mixture import read
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.verbs import configure
 from tests.row_files import write_rows
@@ -58,7 +58,7 @@ def answered(sentiment, tmp_path_factory):
         config = configure("distill", overrides=sentiment | keys)
         name = config.data.dataset
         teachers = find_teachers(config)[name]
-        split = Mixture.of(config).read(name, "train", student_tokenizer(config))
+        split = read(config, name, "train", student_tokenizer(config))
         (answers,) = read_files(teachers, split)
         found = zip(split.examples, answers, strict=True)  # logits by the texts of a row
         return {row.texts: logits.tolist() for row, logits in found if logits is not None}

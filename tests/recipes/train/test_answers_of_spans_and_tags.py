@@ -16,7 +16,7 @@ from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
 from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.find_teachers import find_teachers
-from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.mixture import read
 from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure
@@ -60,8 +60,8 @@ def teach(sentiment, tmp_path):
         keys = {"distillation.teachers": [str(path)], "run_dir": str(tmp_path / "run")}
         config = configure("distill", overrides=sentiment | keys | changes)
         name, tokenizer = config.data.dataset, student_tokenizer(config)
-        teachers, mixture = find_teachers(config)[name], Mixture.of(config)
-        split = mixture.read(name, "train", tokenizer)
+        teachers = find_teachers(config)[name]
+        split = read(config, name, "train", tokenizer)
         teachers = replace(teachers, answers=read_files(teachers, split))
         given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
         ensemble = teachers.open(split, None, **given)

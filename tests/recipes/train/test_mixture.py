@@ -12,10 +12,10 @@ import road_ray as rr
 from road_ray.config import load
 from road_ray.data.model_files import head_for
 from road_ray.data.task_and_dataset import Classify, Task
-from road_ray.data.tokenizer import load_tokenizer
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
-from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.mixture import check_mixture, draws, loss_weights, steps
+from road_ray.recipes.train.prepare import prepare
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure, preset_config
 
@@ -24,29 +24,27 @@ ALONE = Worker.alone()
 
 @pytest.fixture
 def made(world, pretrained):
-    """``made(**mixing)``: a mixture of two sentence sets, and their training splits."""
+    """``made(**mixing)``: training of two sentence sets."""
 
     def make(**mixing: object):
         chosen = {"data.root": str(world), "data.datasets": ["mnli", "rte"], "data.batch_size": 4}
+        chosen |= {"init": str(pretrained.directory), "training.steps": 6}
         config = load(
             MultitaskConfig,
             overrides=chosen | {f"mixing.{name}": value for name, value in mixing.items()},
         )
-        mixture, tokenizer = Mixture.of(config), load_tokenizer(pretrained.hf_dir)
-        splits = {name: mixture.read(name, "train", tokenizer) for name in mixture.names}
-        return mixture, splits
+        return prepare(config, ALONE)
 
     return make
 
 
 @pytest.mark.parametrize("sampler", ["uniform_dataset", "annealed"])
 def test_steps_from_the_middle_are_those_of_the_whole(made, sampler):
-    mixture, splits = made(passes=2, replacement=False, sampler=sampler)
-    streams = {name: mixture.stream(split, ALONE, 0) for name, split in splits.items()}
+    prepared = made(passes=2, replacement=False, sampler=sampler)
 
     def rows(start: int, count: int):
-        steps = islice(mixture.steps(splits, streams, start, 6), count)
-        return [[(b["dataset"], b["rows"].tolist(), b["stats"]) for b in step] for step in steps]
+        drawn = islice(steps(prepared.streams, prepared.draw, start), count)
+        return [[(b["dataset"], b["rows"].tolist(), b["stats"]) for b in step] for step in drawn]
 
     whole = rows(0, 6)
     assert rows(4, 2) == whole[4:]
@@ -58,10 +56,9 @@ def test_weights_and_draws_of_a_task_are_those_of_its_data_sets_with_heads_of_th
     chosen = {"data.datasets": ["mnli", "snli", "cola"], "mixing.weights.nli": 0.5}
     chosen |= {"mixing.weights.snli": 2.0, "mixing.sampler": "uniform_task"}
     config = load(MultitaskConfig, overrides=chosen | {"mixing.heads": "dataset"})
-    mixture = Mixture.of(config)
-    assert mixture.loss_weights() == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
+    assert loss_weights(config) == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
     rows = {name: SimpleNamespace(features=range(10)) for name in config.data.datasets}
-    draw = mixture._draw(rows, 1000)
+    draw = draws(config, rows, 1000)
     drawn = Counter(name for step in range(1000) for name in draw(step))
     shares = [drawn[name] / (1000 * config.mixing.passes) for name in rows]
     assert shares == pytest.approx([0.25, 0.25, 0.5], abs=0.03)
@@ -147,4 +144,4 @@ def test_keys_of_a_data_set_that_is_not_there_are_refused(verb):
     name = {"data.datasets": ["own"]} if verb == "multitask" else {"data.dataset": "own"}
     config = configure(verb, overrides={"data.sets": sets, **name})
     with pytest.raises(rr.errors.ConfigError, match=r"data.sets.onw: .* did you mean 'own'"):
-        Mixture.of(config).check()
+        check_mixture(config)

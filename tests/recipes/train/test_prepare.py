@@ -22,7 +22,7 @@ from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.train.config import FinetuneConfig, StudentConfig
-from road_ray.recipes.train.mixture import Mixture
+from road_ray.recipes.train.mixture import check_mixture
 from road_ray.recipes.train.prepare import _class_weights, count_overlap, prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
@@ -73,7 +73,7 @@ def test_training_follows_the_weights_and_equal_ones_change_nothing(sentiment, t
 )
 def test_what_the_loss_does_not_have_is_refused(chosen, words):
     with pytest.raises(ConfigError, match=words):
-        Mixture.of(load(FinetuneConfig, overrides=chosen)).check()
+        check_mixture(load(FinetuneConfig, overrides=chosen))
 
 
 def row(*texts: str, label: str | None = "0") -> TextExample:
