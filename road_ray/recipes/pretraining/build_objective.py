@@ -1,7 +1,6 @@
 """Build the objective of a pre-training run from its configuration."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,12 +153,7 @@ def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:
 
     For a folder without a tokenizer, only the size of the vocabulary is checked, on loading.
     """
-    directory: Path | str = encoder.model_directory(init)
-    place = Path(directory)
-    if place.is_dir() and not any((place / f).is_file() for f in ("tokenizer.json", "vocab.txt")):
-        if not (place.parent / "tokenizer.json").is_file():
-            return
-        directory = place.parent  # the generator of a run lies beside its discriminator's tokenizer
+    directory = encoder.model_directory(init)
     try:
         trained_with = load_tokenizer(directory)
     except DataError:
