@@ -9,7 +9,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -20,12 +19,8 @@ from road_ray.errors import ConfigError
 _ANNEALED = 0.8  # by which the exponent of the number of rows falls, from 1 at the first step
 
 
-class Stream(Protocol):
-    """Batches of one data set: a ``BatchStream``, or one with teacher logits."""
-
-    def since(self, number: int, /) -> Iterator[Batch]:
-        """Yield batches ``number``, ``number + 1``, ... without end."""
-        ...
+Since = Callable[[int], Iterator[Batch]]
+"""Yields batches ``number``, ``number + 1``, ... of one data set, without end."""
 
 
 def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
@@ -93,14 +88,14 @@ def probabilities(
 
 
 def mixed(
-    streams: Mapping[str, Stream], draw: Callable[[int], Sequence[str]], *, start: int = 0
+    streams: Mapping[str, Since], draw: Callable[[int], Sequence[str]], *, start: int = 0
 ) -> Iterator[list[Batch]]:
     """Yield steps from ``start`` on, each a batch of every data set that ``draw(step)`` names.
 
     The position in each stream is recounted from the draws, so no state is stored to resume.
     """
     used = Counter(name for step in range(start) for name in draw(step))
-    following = {name: stream.since(used[name]) for name, stream in streams.items()}
+    following = {name: since(used[name]) for name, since in streams.items()}
     for step in itertools.count(start):
         yield [next(following[name]) for name in draw(step)]
 

@@ -1,6 +1,7 @@
 """Steps as lists of passes: consecutive batches, drawn data sets, or phases of row lengths."""
 
 from collections import Counter
+from functools import partial
 from itertools import count, islice, product
 
 import numpy as np
@@ -26,18 +27,13 @@ from road_ray.errors import ConfigError
 NAMES = ["mnli", "qqp", "squad"]
 
 
-class _Numbers:
-    """A stream whose batch ``k`` says who it is, read from the first that is wanted."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def since(self, number):
-        return ({"dataset": self.name, "number": k} for k in count(number))
+def numbered(name, number):
+    """Batches of a stream, batch ``k`` of which says who it is."""
+    return ({"dataset": name, "number": k} for k in count(number))
 
 
 def streams():
-    return {name: _Numbers(name) for name in NAMES}
+    return {name: partial(numbered, name) for name in NAMES}
 
 
 def drawn(passes, **options):

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from road_ray.data.batching import Batch, BatchStream, BatchTotals
 from road_ray.data.load_split import Split, find_dataset, load_split
-from road_ray.data.mixing import Stream, draw_datasets, mixed, probabilities
+from road_ray.data.mixing import Since, draw_datasets, mixed, probabilities
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.heads import own_head
@@ -128,15 +128,16 @@ def draws(
 
 
 def steps(
-    streams: Mapping[str, Stream], draw: Callable[[int], Sequence[str]], start: int
+    streams: Mapping[str, Since], draw: Callable[[int], Sequence[str]], start: int
 ) -> Iterator[list[Batch]]:
     """Yield the batches of step ``start``, ``start + 1``, ...; of several data sets with their
-    numbers of examples, as ``mix/<data set>``.
+    numbers of examples, as ``mix/<data set>``, and ``teachers/<data set>/right_0`` and so on.
     """
     for passes in mixed(streams, draw, start=start):
         for batch in passes if len(streams) > 1 else ():
-            count = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
-            batch["stats"] = {**batch.get("stats", {}), **count}
+            name, stats = batch["dataset"], batch.get("stats", {})
+            own = {key.replace("teachers/", f"teachers/{name}/", 1): x for key, x in stats.items()}
+            batch["stats"] = own | {f"mix/{name}": float(len(batch["input_ids"]))}
         yield passes
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
-from road_ray.data.batching import Batch, BatchStream, pad, token_budget_cuts
+from road_ray.data.batching import Batch, pad, token_budget_cuts
 from road_ray.data.examples import Ints, Longs
 from road_ray.data.load_split import Split, row_features
+from road_ray.data.mixing import Since
 from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_folds
@@ -144,6 +145,15 @@ class Teachers:
         files = readers_of(self, split) if self.files else {}
         return RowEnsemble(members, self._folds(split), texts, files)
 
+    def teach(self, since: Since, ensemble: Ensemble, number: int) -> Iterator[Batch]:
+        """Yield the batches of ``since(number)`` with the answers of the ``ensemble``; their
+        statistics are ``teachers/right_0`` to ``right_M``.
+        """
+        settings, weighting = self.config.distillation, self.config.weighting
+        rule = weighting_rule(weighting, settings.temperature, num_teachers=self.per_row)
+        batches, each = since(number), settings.average_loss
+        return annotate(batches, ensemble, rule, settings.lookahead, each=each)
+
     def label(self, split: Split, actors: ActorEnsemble | None = None) -> None:
         """Have the models answer the rows of ``split`` that have no answer in their tables: all
         of them every row, those of folds the rows that they have not seen. ``actors`` are the
@@ -244,37 +254,6 @@ class Teachers:
         assert self.store is not None
         tables = StoredEnsemble(self.store, self.models, self.task)
         tables.label(lambda: (self._batch(split, texts, group) for group in groups), live)
-
-
-@dataclass(frozen=True)
-class TaughtStream:
-    """Stream of batches with the answers of their data set's teachers."""
-
-    teachers: Teachers
-    stream: BatchStream
-    ensemble: Ensemble
-    one_of_several: bool
-
-    def since(self, number: int) -> Iterator[Batch]:
-        """Yield batches ``number``, ``number + 1``, ...; their statistics are ``teachers/right_0``
-        to ``right_M``, and ``teachers/<data set>/right_0`` of one of several data sets.
-        """
-        config, per_row = self.teachers.config, self.teachers.per_row
-        settings = config.distillation
-        batches = annotate(
-            self.stream.since(number),
-            self.ensemble,
-            weighting_rule(config.weighting, settings.temperature, num_teachers=per_row),
-            settings.lookahead,
-            each=settings.average_loss,
-        )
-        if not self.one_of_several:
-            yield from batches
-            return
-        prefix = f"teachers/{self.stream.name}/"
-        for batch in batches:
-            stats = {key.replace("teachers/", prefix, 1): x for key, x in batch["stats"].items()}
-            yield {**batch, "stats": stats}
 
 
 def used_weighting(weighting: WeightingConfig, num_teachers: int) -> WeightingConfig:

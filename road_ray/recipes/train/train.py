@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, find_dataset
-from road_ray.data.mixing import Stream, with_fraction_done
+from road_ray.data.mixing import Since, with_fraction_done
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
@@ -39,7 +39,7 @@ from road_ray.recipes.train.config import (
 from road_ray.recipes.train.find_teachers import check_truncation, find_teachers
 from road_ray.recipes.train.mixture import check_mixture, read, steps, totals
 from road_ray.recipes.train.prepare import Prepared, build_objective, kept_layers, prepare
-from road_ray.recipes.train.teachers import TaughtStream, Teachers, lineage, manifest_of
+from road_ray.recipes.train.teachers import Teachers, lineage, manifest_of
 from road_ray.system.files import staged_directory, write_json_atomic
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
@@ -167,12 +167,12 @@ def main(
         evaluate=lambda: evaluate(config, worker, prepared, log, names)[0],
     ) as training:
         log: Journal = training.journal
-        streams: dict[str, Stream] = dict(prepared.streams)
+        streams: dict[str, Since] = {n: stream.since for n, stream in prepared.streams.items()}
         for name, found in teachers.items():
             split, event = prepared.splits[name], log.event
             on_event = partial(event, dataset=name) if several else event
             ensemble = found.open(split, actors.get(name), worker=worker, on_event=on_event)
-            streams[name] = TaughtStream(found, prepared.streams[name], ensemble, several)
+            streams[name] = partial(found.teach, streams[name], ensemble)
 
         def since(start: int) -> Iterator[list[Batch]]:
             drawn = steps(streams, prepared.draw, start)
