@@ -15,13 +15,16 @@ from tests.row_files import write_rows
 
 
 @pytest.fixture
-def student(sentiment, tmp_path):
-    """``student(name, *teachers, **changes)``: a distillation of one epoch or less."""
+def student(sentiment, teachers, tmp_path):
+    """``student(name, *teachers, **changes)``: a distillation, by default from three teachers; from
+    named ones in fp32.
+    """
 
-    def run(name: str, *teachers: object, **changes: object) -> rr.Run:
-        given = {"teachers": teachers, "host": "process", "seed": 7}
-        keys = sentiment | {"distillation.precision": "fp32", **changes}
-        return rr.distill(overrides=keys, run_dir=tmp_path / name, **given)
+    def run(name: str, *named: object, **changes: object) -> rr.Run:
+        given = {"teachers": named or teachers.directory / "teachers.json"}
+        given |= {"distillation.precision": "fp32"} if named else {}
+        given |= {"host": "process", "seed": 7} | changes
+        return rr.distill(overrides=sentiment, run_dir=tmp_path / name, **given)
 
     return run
 

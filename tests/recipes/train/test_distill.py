@@ -14,18 +14,7 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import name_labels, weights
 
 
-@pytest.fixture
-def students(sentiment, teachers, tmp_path):
-    """``students(name, **changes)``: a distillation run with the three teachers."""
-
-    def run(name: str, **changes: object) -> rr.Run:
-        given = {"teachers": teachers.directory / "teachers.json", "host": "process", "seed": 7}
-        return rr.distill(overrides=sentiment, run_dir=tmp_path / name, **(given | changes))
-
-    return run
-
-
-def test_every_way_to_teach_is_another_student(students):
+def test_every_way_to_teach_is_another_student(student):
     matching = {"hidden_weight": 0.5, "attention_weight": 0.5, "layers": "last"}
     ways = {
         "correctness": {},
@@ -37,7 +26,7 @@ def test_every_way_to_teach_is_another_student(students):
         "points": {"schedule": [[0, 0.5], [0.5, 0.2], [1, 0]]},
         "matching": {f"distillation.matching.{key}": value for key, value in matching.items()},
     }
-    runs = {name: students(name, **way) for name, way in ways.items()}
+    runs = {name: student(name, **way) for name, way in ways.items()}
     assert len({weights(run) for run in runs.values()}) == len(ways)
     card = (runs["points"].hf_dir / "README.md").read_text()
     assert "- distillation.schedule: `[0.0, 0.5], [0.5, 0.2], [1.0, 0.0]`" in card
@@ -46,16 +35,16 @@ def test_every_way_to_teach_is_another_student(students):
     assert all(row["train/sst2_hidden"] > 0 < row["train/sst2_attention"] for row in matched)
 
 
-def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_path):
-    whole = students("whole")
+def test_a_stopped_run_goes_on_only_with_its_teachers(student, teachers, tmp_path):
+    whole = student("whole")
     models = [teachers.directory / f"teacher-{number}" / "hf" for number in range(3)]
     names = [shutil.copytree(path, tmp_path / str(n)) for n, path in enumerate(models)]
-    run = students("copies", teachers=names)
+    run = student("copies", teachers=names)
     assert weights(run) == weights(whole)
     (run.directory / "metrics.json").unlink()
     shutil.copy(names[0] / "model.safetensors", names[1] / "model.safetensors")
     with pytest.raises(rr.errors.CheckpointError, match="was trained with other inputs"):
-        students("copies", teachers=names)
+        student("copies", teachers=names)
 
 
 def test_states_of_a_teacher_with_another_tokenizer_are_refused(student, teachers, tmp_path):
@@ -68,7 +57,7 @@ def test_states_of_a_teacher_with_another_tokenizer_are_refused(student, teacher
 
 
 def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
-    student, students, teachers, tmp_path
+    student, teachers, tmp_path
 ):
     """The weights are those of teachers whose labels have the task's names."""
     plain = teachers.directory / "teacher-0" / "hf"
@@ -82,9 +71,9 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
     assert first == weights(student("plain", plain))
     half = {"label_map": mapped, "precision": "bf16"}  # an ensemble teaches with its own
     with rr.Ensemble([other], task="sst2", host="process", **half) as ensemble:
-        taught = weights(students("taught", teachers=ensemble))
+        taught = weights(student("taught", teachers=ensemble))
     named = {f"distillation.{name}": value for name, value in half.items()}
-    assert taught == weights(students("named", teachers=[other], **named))
+    assert taught == weights(student("named", teachers=[other], **named))
     swapped = {"LABEL_0": "positive", "LABEL_1": "negative"}
     assert weights(student("swapped", other, **{key: swapped})) != first
 

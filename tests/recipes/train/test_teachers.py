@@ -23,17 +23,10 @@ STEPS = 14  # an epoch is 10: every row is asked for, some twice
 
 
 @pytest.fixture
-def student(sentiment, teachers, tmp_path):
+def student(student, tmp_path):
     """``student(name, **changes)``: a run of more than an epoch with the tables of this test."""
-
-    def run(name: str, **changes: object) -> rr.Run:
-        given = {"teachers": teachers.directory / "teachers.json", "host": "process", "seed": 7}
-        given |= {"training.steps": STEPS, "distillation.store": str(tmp_path / "store")}
-        settings = {key: value for key, value in (given | changes).items() if "." not in key}
-        dotted = {key: value for key, value in (given | changes).items() if "." in key}
-        return rr.distill(overrides=sentiment | dotted, run_dir=tmp_path / name, **settings)
-
-    return run
+    store = str(tmp_path / "store")
+    return partial(student, **{"training.steps": STEPS, "distillation.store": store})
 
 
 def events(run: rr.Run) -> dict[str, dict]:
