@@ -14,7 +14,7 @@ from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.train.config import MultitaskConfig, TeachersConfig
+from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
@@ -106,13 +106,6 @@ def test_a_soup_stands_beside_the_models_of_its_seed(tiny):
     (run.directory / "metrics.json").unlink()
     assert rr.reproduce(overrides=given).metrics == run.metrics
     assert {p: p.stat().st_mtime_ns for p in run.directory.rglob("*.safetensors")} == before
-
-
-def test_teachers_of_folds_are_all_counted(tmp_path):
-    (tmp_path / "metrics.json").write_text('{"eval/sst2/accuracy": 80.0}')
-    config = TeachersConfig(run_dir=tmp_path, num_teachers=3, num_folds=2)
-    (single,) = demo._teachers(config, ["sst2/accuracy"])
-    assert len(single.seeds) == 6
 
 
 @pytest.mark.parametrize("row", [pytest.param(5, marks=pytest.mark.long), 16])
