@@ -7,8 +7,6 @@ beside Ray's cluster file, whose own format has no room for it; ``load_profile``
 
 from __future__ import annotations
 
-import fnmatch
-import getpass
 import hashlib
 import logging
 import os
@@ -46,7 +44,6 @@ _HOW = (
 STOP_SECONDS = 120  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 _MODEL = r"^((?:generator\.)?init|distillation\.teachers[^=]*)=(.*)$"  # words that name models
-LIMIT_BYTES = 100 * 2**20  # Ray's limit for an uploaded working directory
 SHIPPED = Path(__file__).parents[1] / "clusters"
 _ENDING = ".profile.yaml"
 
@@ -102,17 +99,12 @@ def cluster_files(cluster: str) -> list[Path]:
         file, profile = place.with_name(f"{name}.yaml"), place.with_name(f"{name}{_ENDING}")
         if profile.is_file():
             return [file, profile] if file.is_file() else [profile]
-    if path.is_file():
-        raise ConfigError(
-            f"{path}: has no settings for submitting jobs\n"
-            f"  fix: put {path.name.removesuffix('.yaml')}{_ENDING} beside it, with at least "
-            "`address: http://127.0.0.1:8265`"
-        )
-    names = shipped_clusters()
+    names, name = shipped_clusters(), path.name.removesuffix(".yaml")
     raise ConfigError(
-        f"--cluster {cluster}: no shipped cluster or file of that name"
-        f"{did_you_mean(path.name.removesuffix('.yaml'), names)}\n"
-        f"  allowed: {', '.join(names)}, a file, or http://host:port of a dashboard\n"
+        f"--cluster {cluster}: no shipped cluster, and there is no {name}{_ENDING}"
+        f"{did_you_mean(name, names)}\n"
+        f"  allowed: {', '.join(names)}, a cluster file with {name}{_ENDING} beside it, which has "
+        "at least `address: http://127.0.0.1:8265`, or http://host:port of a dashboard\n"
         "  nothing was sent"
     )
 
@@ -137,25 +129,24 @@ class Job:
     @classmethod
     def of(cls, details: Any) -> Job:
         """Return the job that Ray describes."""
-        metadata, message = details.metadata or {}, (details.message or "").strip()
-        if message.startswith("Job entrypoint command failed"):
-            message = ""  # the exit code and the end of the log once more
+        metadata = details.metadata or {}
         return cls(
             name=details.submission_id,
             status=str(getattr(details.status, "value", details.status)),
             run=metadata.get(_RUN, ""),
             line=metadata.get(_LINE, details.entrypoint),
             exit_code=details.driver_exit_code,
-            message=message,
+            message=details.message or "",
         )
 
     @property
     def outcome(self) -> str:
-        """Status in words, with the exit code and the last message of a job that failed."""
+        """Status in words, with the exit code or Ray's message of a job that failed."""
         if self.status != "FAILED":
             return self.status.lower()
-        code = "" if self.exit_code is None else f" with exit code {self.exit_code}"
-        return f"failed{code}" + (f": {self.message.splitlines()[0]}" if self.message else "")
+        if self.exit_code is None:
+            return f"failed: {self.message.strip()}"
+        return f"failed with exit code {self.exit_code}"
 
     @property
     def done(self) -> bool:
@@ -210,7 +201,7 @@ class Jobs:
                 "entrypoint": shlex.join(["python", "-m", "road_ray", *words]),
                 "submission_id": name,
                 "runtime_env": runtime_environment(self.profile, place),
-                "metadata": {_RUN: run, _LINE: line, "user": getpass.getuser()},
+                "metadata": {_RUN: run, _LINE: line},
                 "entrypoint_num_cpus": self.profile.entry_cpus,
                 # Ray keeps drivers on the head only if they ask for nothing.
                 "entrypoint_resources": {_HEAD: 0.001} if self.profile.driver_on_head else None,
@@ -245,8 +236,6 @@ class Jobs:
             time.sleep(_POLL_SECONDS)
         if job.status == "SUCCEEDED":
             return 0
-        if job.exit_code is None:
-            _log.warning("job %s ended as %s: %s", name, job.status, job.message)
         return job.exit_code or (6 if job.status == "STOPPED" else 4)
 
     def stop(self, name: str) -> str:
@@ -310,11 +299,12 @@ class Jobs:
                 "  fix: put the token of that cluster into ~/.ray/auth_token (mode 0600), or name "
                 "its file in RAY_AUTH_TOKEN_PATH\n  nothing was sent"
             ) from error
-        except (ConnectionError, RuntimeError, OSError) as error:
+        except (RuntimeError, OSError) as error:
             raise ClusterError(
                 f"{self.profile.address}: {str(error).splitlines()[0][:300]}\n"
                 "  fix: check that the cluster is up and reachable (`ray dashboard FILE`, "
-                "`kubectl port-forward`); `road check --address` checks it"
+                "`kubectl port-forward`; `road check --address`), and that a job's files have at "
+                "most 100 MiB (`exclude` of its profile)"
             ) from error
 
 
@@ -332,37 +322,33 @@ def refuse_secrets(words: Sequence[str]) -> None:
             )
 
 
-def _run_directory_word(words: Sequence[str]) -> tuple[int, str]:
-    """Return the number of the word with the run directory, and what stands before it there.
-    Raises ``ConfigError`` unless there is one.
-    """
-    found = [(n + 1, "") for n, word in enumerate(words[:-1]) if word == "--run-dir"]
-    for number, word in enumerate(words):
-        if word.startswith(("--run-dir=", "run_dir=")):
-            found.append((number, word[: word.index("=") + 1]))
-    if len(found) == 1:
-        return found[0]
-    raise ConfigError(
-        f"the command line has {len(found) or 'no'} run directories; by its one, a second "
-        "submission resumes the first\n"
-        "  fix: give one --run-dir DIR, on a disk that the machines share\n  nothing was sent"
-    )
-
-
 def completed(words: Sequence[str], profile: Profile) -> tuple[list[str], str]:
     """Return the command line with the workers of the profile, unless it or its YAML file says how
     it trains, and with the run directory below ``run_root``, which identifies its run; an absolute
-    one stays as it is. Raises ``ConfigError`` for a relative one without ``run_root``.
+    one stays as it is. Raises ``ConfigError`` for a relative one without ``run_root``, and unless
+    there is exactly one.
     """
-    done = list(words)
-    number, key = _run_directory_word(done)
-    run = Path(profile.run_root or "", done[number].removeprefix(key))
+    done: list[str] = []
+    for word in words:
+        if done and done[-1] == "--run-dir":
+            done[-1] += f"={word}"
+        else:
+            done.append(word)
+    found = [n for n, word in enumerate(done) if word.startswith(("--run-dir=", "run_dir="))]
+    if len(found) != 1:
+        raise ConfigError(
+            f"the command line has {len(found) or 'no'} run directories; by its one, a second "
+            "submission resumes the first\n"
+            "  fix: give one --run-dir DIR, on a disk that the machines share\n  nothing was sent"
+        )
+    key, _, place = done[found[0]].partition("=")
+    run = Path(profile.run_root or "", place)
     if not run.is_absolute():
         raise ConfigError(
             f"run_dir = {run}: would lie in the job's working directory, which Ray deletes\n"
             "  allowed: an absolute path on a disk that the machines share\n  nothing was sent"
         )
-    done[number] = f"{key}{run}"
+    done[found[0]] = f"{key}={run}"
     files = [Path(word) for word in done if word.endswith((".yaml", ".yml"))]
     given = [f"{name}=" for file in files if file.is_file() for name in read_yaml(file).values]
     if done[0] in _WITH_WORKERS and not any(word.startswith(_HOW) for word in [*done, *given]):
@@ -399,8 +385,8 @@ def pack_working_dir(
     YAML files that ``words`` name. Secrets are rarely tracked, so nothing else is sent, and no file
     outside of ``source`` to which a link leads.
 
-    Raises ``ConfigError`` for too much in all, for such a YAML file outside of ``source``, and for
-    a model or teachers in ``words`` that are here but not sent, which the job would not find.
+    Raises ``ConfigError`` for such a YAML file outside of ``source``, and for a model or teachers
+    in ``words`` that are here but not sent, which the job would not find.
     """
     root = source.resolve()
     named = [x for x in words if x.endswith((".yaml", ".yml")) and (source / x).is_file()]
@@ -411,16 +397,9 @@ def pack_working_dir(
                 "  fix: copy it here"
             )
     named = [str((source / word).resolve().relative_to(root)) for word in named]
-    tracked = [
-        path
-        for path in tracked_files(source)
-        if not any(
-            fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in exclude
-        )
-    ]
     paths = [
         path
-        for path in dict.fromkeys([*tracked, *named])
+        for path in dict.fromkeys([*tracked_files(source, exclude), *named])
         if (source / path).is_file() and (source / path).resolve().is_relative_to(root)
     ]
     for key, name in re.findall(_MODEL, "\n".join(words), re.MULTILINE):
@@ -432,30 +411,20 @@ def pack_working_dir(
                     "  allowed: an absolute path on a disk that the machines share\n"
                     "  nothing was sent"
                 )
-    sizes = {path: (source / path).stat().st_size for path in paths}
-    if sum(sizes.values()) > LIMIT_BYTES:
-        large = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:5]
-        raise ConfigError(
-            f"{source}: {sum(sizes.values()) / 2**20:.0f} MiB would be sent, allowed: "
-            f"{LIMIT_BYTES / 2**20:.0f} MiB; the largest: {', '.join(large)}\n"
-            "  fix: put data where the machines can read it (data.root), or name patterns in "
-            "`exclude` of the profile\n  nothing was sent"
-        )
     for path in paths:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source / path, target / path)
     return paths
 
 
-def tracked_files(source: Path) -> list[str]:
-    """Return the relative paths that git tracks below ``source``; empty outside of a repository."""
+def tracked_files(source: Path, exclude: Sequence[str]) -> list[str]:
+    """Return the relative paths that git tracks below ``source`` and no pattern of ``exclude``
+    matches; empty outside of a repository.
+    """
+    patterns = [".", *(f":(exclude){pattern}" for pattern in exclude)]
+    command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--", *patterns]
     try:
-        output = subprocess.run(
-            ["git", "-c", "core.fsmonitor=false", "ls-files", "-z"],
-            cwd=source,
-            capture_output=True,
-            check=True,
-        )
+        output = subprocess.run(command, cwd=source, capture_output=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     return [name for name in os.fsdecode(output.stdout).split("\0") if name]
