@@ -127,12 +127,10 @@ def sweep_of(size: int, place: Path) -> Any:
     return load(SweepConfig, base=base | {"run_dir": str(place), "console": "quiet"})
 
 
-def outcome(number: int) -> Any:
+def outcome(number: int) -> dict[str, Any]:
     """Return the record's fields of a trial whose figure is a number of no pattern."""
-    from road_ray.distributed.tune.one_trial import Outcome
-
     value = float(np.random.default_rng(number).random())
-    return Outcome((value,), figures={"eval/sst2/accuracy": value, "cost/seconds": 1.0})
+    return {"values": (value,), "figures": {"eval/sst2/accuracy": value, "cost/seconds": 1.0}}
 
 
 def sweep(size: int, place: Path) -> dict[str, float]:
@@ -160,9 +158,7 @@ def sweep(size: int, place: Path) -> dict[str, float]:
             assert asked["number"] == number
             record = one_trial.read(place, number)
             assert record is not None
-            got = outcome(number)
-            ended = replace(record, state="complete", values=got.values, figures=got.figures)
-            one_trial.write(place, ended)
+            one_trial.write(place, replace(record, state="complete", **outcome(number)))
             searcher.on_trial_complete(str(number))
 
     driven, _ = timed(drive)
@@ -184,10 +180,12 @@ def trials(size: int, place: Path) -> dict[str, float]:
     """Run a sweep whose trials do nothing; return the CPU seconds of the driver, and wall seconds
     for all.
     """
+    from dataclasses import replace
+
     from road_ray.distributed.tune.driver import search
 
-    def run(directory: Path, params: object, on_report: object) -> Any:
-        return outcome(int(directory.name))
+    def run(directory: Path, record: Any, on_report: object) -> Any:
+        return replace(record, **outcome(int(directory.name)))
 
     def searched(size: int, place: Path) -> Any:
         place.mkdir(parents=True)

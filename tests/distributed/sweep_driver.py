@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 STEPS, RAISES, NAN, HANGS = 8, 3, 5, 7
@@ -29,19 +30,17 @@ def steps(directory: Path, pace: float = 0.3) -> Iterator[int]:
             log.write(f"{directory.name} {step} {os.getpid()}\n")
 
 
-def run(directory, params, on_report):
+def run(directory, record, on_report):
     """One trial of the twelve."""
-    from road_ray.distributed.tune.one_trial import Outcome, Report
-
     number = int(directory.name)
     for step in steps(directory):
         if number == HANGS and step == 3:
             time.sleep(3600)
         if number == RAISES and step == 5:
             raise ValueError("trial 3 always fails")
-        on_report(Report(step, STEPS + 1, params["x"]))
-    value = float("nan") if number == NAN else params["x"]
-    return Outcome([value], [None], {"m": value})
+        on_report(step, STEPS + 1, record.params["x"])
+    value = float("nan") if number == NAN else record.params["x"]
+    return replace(record, values=(value,), deviation=(None,), figures={"m": value})
 
 
 def work(task, worker, context):
@@ -57,21 +56,20 @@ def work(task, worker, context):
     return {"m": value}
 
 
-def run_nested(directory, params, on_report):
+def run_nested(directory, record, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
-    from road_ray.distributed.tune.one_trial import Outcome, Report
     from road_ray.training.run_context import RunContext
     from tests.distributed.sweep_driver import work
 
     def see(step, total, row):
         if step < total:
-            on_report(Report(step, total, row["m"]))
+            on_report(step, total, row["m"])
 
     task = directory, 1.0 - int(directory.name)  # each trial is worse than those before
     context = RunContext(on_row=see)
     metrics = launch(work, task, context=context, workers=1, scratch=directory)
-    return Outcome([metrics["m"]], [None], metrics)
+    return replace(record, values=(metrics["m"],), deviation=(None,), figures=metrics)
 
 
 @contextmanager

@@ -7,12 +7,11 @@ checkpoints.
 
 import faulthandler
 import fcntl
-import json
 import math
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -55,27 +54,11 @@ class Record:
 _RECORD = TypeAdapter(Record)
 
 
-@dataclass(frozen=True)
-class Report:
-    """An intermediate value of the first metric and the first seed."""
-
-    step: int
-    total: int  # steps of the run
-    value: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a trial: one value per metric, over its seeds."""
-
-    values: Sequence[float]
-    deviation: Sequence[float | None] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
-
-
-OnReport = Callable[[Report], None]
-Run = Callable[[Path, Mapping[str, Any], OnReport], Outcome]
-"""``run(directory, params, on_report)``; ``on_report`` may end it by ``SystemExit``."""
+OnReport = Callable[[int, int, float], None]
+"""``on_report(step, total_steps, value)``: an intermediate value of the first metric and seed; may
+end the run by ``SystemExit``."""
+Run = Callable[[Path, Record, OnReport], Record]
+"""``run(directory, record, on_report)`` returns the record with the results of its run."""
 
 
 def trial_directory(directory: Path, number: int) -> Path:
@@ -105,19 +88,9 @@ def write(directory: Path, record: Record) -> None:
 def read(directory: Path, number: int) -> Record | None:
     """Return the record of a trial, or None if there is none that can be read."""
     try:
-        return from_text(path_of(directory, number).read_text(encoding="utf-8"))
+        return _RECORD.validate_json(path_of(directory, number).read_bytes())
     except (OSError, ValueError):
         return None
-
-
-def to_text(record: Record) -> str:
-    """Return a record as JSON."""
-    return json.dumps(asdict(record))
-
-
-def from_text(text: str) -> Record:
-    """Return the record of ``to_text``. Raises ``ValueError`` for another text."""
-    return _RECORD.validate_json(text)
 
 
 def trial_numbers(directory: Path) -> list[int]:
@@ -126,10 +99,9 @@ def trial_numbers(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
 
-def to_tune_result(report: Report, metric: str) -> dict[str, Any]:
-    """Return a report as a result of Tune."""
-    percent = 100.0 * report.step / report.total
-    return {PERCENT: percent, "step": report.step, "total": report.total, metric: report.value}
+def to_tune_result(step: int, total: int, value: float, metric: str) -> dict[str, Any]:
+    """Return an intermediate value as a result of Tune."""
+    return {PERCENT: 100.0 * step / total, "step": step, "total": total, metric: value}
 
 
 @cache  # one descriptor for all trials of a process
@@ -168,7 +140,7 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
         seconds = max(seconds, time.monotonic() - began)
         record = replace(record, seconds=seconds, teacher_seconds=teacher_seconds)
         value = {work.metric: record.values[0]} if record.values else {}
-        tune.report({RECORD: to_text(record), **value})
+        tune.report({RECORD: record, **value})
 
 
 def _run_trial(record: Record, work: Work) -> Record:
@@ -182,13 +154,13 @@ def _run_trial(record: Record, work: Work) -> Record:
         return replace(record, state="failed", reason=reason)
     from ray import tune
 
-    def on_report(report: Report) -> None:
-        if math.isfinite(report.value):
-            tune.report(to_tune_result(report, work.metric))
+    def on_report(step: int, total: int, value: float) -> None:
+        if math.isfinite(value):
+            tune.report(to_tune_result(step, total, value, work.metric))
 
     try:
         with with_time_limit(work.timeout_seconds, hung):
-            outcome = work.run(directory, record.params, on_report)
+            done = work.run(directory, record, on_report)
     except Exception as error:
         directory.mkdir(parents=True, exist_ok=True)
         lines = traceback.format_exception(error)
@@ -197,15 +169,10 @@ def _run_trial(record: Record, work: Work) -> Record:
         if isinstance(error, DivergedError):
             reason = f"{DIVERGED}: {reason}"
         return replace(record, state="failed", reason=reason[:_LONGEST_REASON])
-    bad = [value for value in outcome.values if not math.isfinite(value)]
-    return replace(
-        record,
-        state="failed" if bad else "complete",
-        reason=f"{DIVERGED}: its metric is {bad[0]}" if bad else "",
-        values=() if bad else tuple(outcome.values),
-        deviation=tuple(outcome.deviation),
-        figures=dict(outcome.figures),
-    )
+    if bad := [value for value in done.values if not math.isfinite(value)]:
+        reason = f"{DIVERGED}: its metric is {bad[0]}"
+        return replace(done, state="failed", reason=reason, values=())
+    return replace(done, state="complete")
 
 
 @contextmanager

@@ -41,8 +41,6 @@ class Range(Config):
     learning rates."""
     int: tuple[_Whole, _Whole] | None = None
     """Whole numbers [low, high], both included."""
-    logint: tuple[_Whole, _Whole] | None = None
-    """Whole numbers [low, high], both included, small ones more often; low is above 0."""
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
     """List of values to choose from: numbers, text, booleans, null or lists."""
 
@@ -60,9 +58,9 @@ class Range(Config):
                 raise ValueError(
                     f"{self.kind} [{low:g}, {high:g}] is empty; allowed: [low, high], low < high"
                 )
-            if self.kind.startswith("log") and low <= 0:
+            if self.loguniform and low <= 0:
                 raise ValueError(
-                    f"{self.kind} [{low:g}, {high:g}] touches 0, which a logarithm cannot; "
+                    f"loguniform [{low:g}, {high:g}] touches 0, which a logarithm cannot; "
                     "allowed: low > 0"
                 )
         return self
@@ -82,7 +80,7 @@ class Range(Config):
         """Return True for a value that may be drawn."""
         if self.choice is not None:
             return value in self.choice
-        kinds = (int,) if self.int or self.logint else (int, float)
+        kinds = (int,) if self.int else (int, float)
         return type(value) in kinds and self.bounds[0] <= value <= self.bounds[1]
 
     @property
@@ -91,7 +89,7 @@ class Range(Config):
         if self.choice is not None:
             return self.choice
         low, high = self.bounds
-        return (low, high) if self.int or self.logint else (low, high, low + (high - low) / math.e)
+        return (low, high) if self.int else (low, high, low + (high - low) / math.e)
 
 
 class SearchConfig(Config):
@@ -192,7 +190,7 @@ class SearchConfig(Config):
                     f"sampler = {self.sampler} cannot weigh several metrics; "
                     "allowed: nsga2, tpe, random"
                 )
-        if self.sampler == "grid" and any(r.kind in _ENDLESS for r in self.space.values()):
+        if self.sampler == "grid" and any(not (r.choice or r.int) for r in self.space.values()):
             raise ValueError("sampler = grid needs whole numbers or choices for every key")
         for point in self.points:
             for key, value in point.items():
@@ -222,9 +220,6 @@ class SearchConfig(Config):
         for point in points:
             first.setdefault(identity(point), point)
         return first
-
-
-_ENDLESS = ("uniform", "loguniform", "logint")
 
 
 def _ranges(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,7 @@ from ray.tune.search import Searcher
 
 from road_ray.distributed.ray_private import forget_stopped_trials
 from road_ray.distributed.tune import one_trial
-from road_ray.distributed.tune.one_trial import PERCENT, RECORD, Record, Report, to_tune_result
+from road_ray.distributed.tune.one_trial import PERCENT, RECORD, Record, to_tune_result
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     TOTAL,
@@ -108,9 +108,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Record an intermediate result."""
         if "step" in result and len(self._config.metric) == 1:
-            value = float(result[self._config.metric[0]])
-            report = Report(int(result["step"]), int(result["total"]), value)
-            tell_report(self._study, self._numbers[trial_id], report)
+            number, value = self._numbers[trial_id], float(result[self._config.metric[0]])
+            tell_report(self._study, number, result["step"], result["total"], value)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -120,7 +119,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         """
         number = self._numbers[trial_id]
         if result and RECORD in result and not error:
-            record = one_trial.from_text(result[RECORD])
+            record = result[RECORD]
         else:
             # Tune tells the report at which the scheduler stops a trial here alone.
             self.on_trial_result(trial_id, result or {})
@@ -194,8 +193,8 @@ def scheduler(config: SearchConfig, trials: Iterable[FrozenTrial] = ()) -> Trial
         add(controller, trial)
         earlier: Any = known.get(trial.config.get("number"))
         for step, value in sorted(earlier.intermediate_values.items()) if earlier else ():
-            report = Report(step, earlier.user_attrs[TOTAL], value)
-            chosen.on_trial_result(controller, trial, to_tune_result(report, metric))
+            result = to_tune_result(step, earlier.user_attrs[TOTAL], value, metric)
+            chosen.on_trial_result(controller, trial, result)
             forget_stopped_trials(chosen)
 
     chosen.on_trial_add = add_with_reports

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.config.secrets import PASSWORD, database_to_open, redact
 from road_ray.distributed.tune import one_trial
-from road_ray.distributed.tune.one_trial import Record, Report
+from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, identity
 from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
@@ -152,8 +152,8 @@ def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
         if scope.choice is not None:
             found[key] = CategoricalDistribution([encode_choice(value) for value in scope.choice])
             continue
-        kind: Any = IntDistribution if scope.kind.endswith("int") else FloatDistribution
-        found[key] = kind(*scope.bounds, log=scope.kind.startswith("log"))
+        kind: Any = IntDistribution if scope.int else FloatDistribution
+        found[key] = kind(*scope.bounds, log=scope.loguniform is not None)
     return found
 
 
@@ -247,15 +247,15 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
     study.tell(record.number, values, state=state)
 
 
-def tell_report(study: optuna.Study, number: int, report: Report) -> None:
+def tell_report(study: optuna.Study, number: int, step: int, total: int, value: float) -> None:
     """Record an intermediate metric in the study, once per step."""
     frozen = find_trial(study, number)
-    if report.step in frozen.intermediate_values:  # a trial that went back to its checkpoint
+    if step in frozen.intermediate_values:  # a trial that went back to its checkpoint
         return
     trial = optuna.Trial(study, frozen._trial_id)
     if TOTAL not in frozen.user_attrs:
-        trial.set_user_attr(TOTAL, report.total)
-    trial.report(report.value, report.step)
+        trial.set_user_attr(TOTAL, total)
+    trial.report(value, step)
 
 
 def find_trial(study: optuna.Study, number: int) -> FrozenTrial:

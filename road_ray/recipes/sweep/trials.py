@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,7 @@ from road_ray.config.schema import Key, at
 from road_ray.distributed.tune.one_trial import (
     SPENT,
     OnReport,
-    Outcome,
     Record,
-    Report,
     spent,
     trial_directory,
 )
@@ -216,18 +214,20 @@ def runs_of(
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
+    """Callable ``trial(directory, record, on_report)`` that runs all seeds of one set of values."""
 
     sweep: SweepConfig
     teachers: ActorEnsemble | None = None  # that the driver has started
 
-    def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
-        """Return the metrics over seeds. Errors of a recipe are raised; they fail the trial."""
-        changes = decode_params(self.sweep.space, params)
+    def __call__(self, directory: Path, record: Record, on_report: OnReport) -> Record:
+        """Return the record with the metrics over seeds. Errors of a recipe are raised; they fail
+        the trial.
+        """
+        changes = decode_params(self.sweep.space, record.params)
         seeds = []
         for number in range(self.sweep.seeds):
             # Schedulers see the first seed.
-            report = on_report if number == 0 else lambda report: None
+            report = on_report if number == 0 else lambda *_: None
             seeds.append(self._seed(changes, directory, number, report))
         means, deviations = dict[str, float](), dict[str, float | None]()
         for name in seeds[0]:  # of a metric that is not finite, NaN and None
@@ -240,9 +240,12 @@ class TrialRunner:
                 f"metric = {missing[0]}: the run did not report it\n"
                 f"  allowed: {', '.join(sorted(means))}"
             )
-        values = [means[metric] for metric in self.sweep.metric]
-        deviation = [deviations[metric] for metric in self.sweep.metric]
-        return Outcome(values, deviation, means)
+        return replace(
+            record,
+            values=tuple(means[metric] for metric in self.sweep.metric),
+            deviation=tuple(deviations[metric] for metric in self.sweep.metric),
+            figures=means,
+        )
 
     def _seed(
         self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
@@ -267,7 +270,7 @@ class TrialRunner:
         ) -> None:
             count(teachers)
             if place == last and metric in row and total and step < total:
-                on_report(Report(step, total, float(row[metric])))
+                on_report(step, total, float(row[metric]))
 
         from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 

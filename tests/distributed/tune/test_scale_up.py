@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ import pytest
 from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
 from road_ray.distributed.tune.driver import StageDemand, max_concurrent, search, wait_for_trials
-from road_ray.distributed.tune.one_trial import Outcome
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import ClusterError, ResourceError
 from tests.cluster import until
@@ -82,10 +82,10 @@ def test_workers_without_room_are_refused(demand, total, monkeypatch, caplog):
     assert "max_concurrent is not given: 1 trials" in caplog.text
 
 
-def until_three_are_drawn(directory, params, on_report):
+def until_three_are_drawn(directory, record, on_report):
     until((directory.parents[1] / "three").exists, 60, 0.05)
     time.sleep(0.5)  # meanwhile a fourth would be drawn
-    return Outcome((0.0,), (None,), {})
+    return replace(record, values=(0.0,))
 
 
 @pytest.mark.long

@@ -23,7 +23,6 @@ RANGES = [
     ({"uniform": [2, 1]}, "empty"),
     ({"int": [3, 3]}, "empty"),
     ({"loguniform": [0, 1]}, "touches 0"),
-    ({"logint": [0, 8]}, "touches 0"),
     ({"choice": []}, "a non-empty list"),
     ({"uniform": [0, 1], "int": [0, 1]}, "uniform and int given"),
     ({}, "exactly one of"),

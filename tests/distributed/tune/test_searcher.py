@@ -5,6 +5,7 @@ the share of a trial's steps, also after a restart.
 import os
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import optuna
@@ -14,7 +15,7 @@ from ray.tune.search import Searcher
 
 from road_ray.config import load
 from road_ray.distributed.tune import one_trial
-from road_ray.distributed.tune.one_trial import Outcome, Record, Report, to_text
+from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch, _Earlier, scheduler, to_tune_result
 from road_ray.distributed.tune.study import open_study
@@ -30,7 +31,7 @@ def searcher(directory, changed=lambda record: None, **values):
 
 def finish(search, name, config, values=(0.5,), **told):
     record = Record(config["number"], config["params"], "complete", values, **told)
-    search.on_trial_complete(name, {"record": to_text(record), "m": values[0]})
+    search.on_trial_complete(name, {"record": record, "m": values[0]})
 
 
 REPORT = {"step": 5, "total": 25, "m": 0.25}
@@ -84,13 +85,13 @@ def test_a_trial_whose_process_died_is_told_as_failed(tmp_path):
     assert "died" in one_trial.read(tmp_path, 0).reason
 
 
-def stopped(directory, params, on_report):
+def stopped(directory, record, on_report):
     """A trial worse than the one before; the cleanup of trial 1 takes long, of trial 2 crashes."""
     number = int(directory.name)
     try:
         for step in range(1, 6):
             time.sleep(0.1)
-            on_report(Report(step, 5, -float(number)))
+            on_report(step, 5, -float(number))
     except SystemExit:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = "1"
         if number == 1:
@@ -99,7 +100,7 @@ def stopped(directory, params, on_report):
             time.sleep(0.3)
             os._exit(1)
         raise
-    return Outcome((-float(number),))
+    return replace(record, values=(-float(number),))
 
 
 @pytest.mark.ray
@@ -143,23 +144,21 @@ def test_several_metrics_are_told_together(tmp_path):
 def judged(judge, name, *reports):
     trial = _Earlier(name)
     judge.on_trial_add(None, trial)
-    return [judge.on_trial_result(None, trial, to_tune_result(report, "m")) for report in reports]
+    return [judge.on_trial_result(None, trial, to_tune_result(*report, "m")) for report in reports]
 
 
 @pytest.mark.parametrize(("mode", "better", "worse"), [("max", 0.9, 0.1), ("min", 0.1, 0.9)])
 def test_asha_stops_the_worse_at_a_rung_and_nobody_between(mode, better, worse):
     judge = scheduler(load(SearchConfig, base=BASE, overrides={"mode": mode}))
-    assert judged(judge, "a", Report(12, 100, better)) == ["CONTINUE"]
-    assert judged(judge, "b", Report(5, 100, worse), Report(12, 100, worse)) == ["CONTINUE", "STOP"]
-    assert judged(judge, "c", Report(99, 100, better)) == ["CONTINUE"]
+    assert judged(judge, "a", (12, 100, better)) == ["CONTINUE"]
+    assert judged(judge, "b", (5, 100, worse), (12, 100, worse)) == ["CONTINUE", "STOP"]
+    assert judged(judge, "c", (99, 100, better)) == ["CONTINUE"]
 
 
 def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any():
     judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": "hyperband"}))
     np.random.seed(0)  # Tune draws the bracket of a trial from there
-    ends = [
-        judged(judge, f"t{n}", *(Report(at, 100, -float(n)) for at in (12, 34))) for n in range(40)
-    ]
+    ends = [judged(judge, f"t{n}", *((at, 100, -float(n)) for at in (12, 34))) for n in range(40)]
     at_first = sum(end[0] == "STOP" for end in ends)
     at_second = sum(end == ["CONTINUE", "STOP"] for end in ends)
     never = sum(end == ["CONTINUE", "CONTINUE"] for end in ends)
@@ -186,8 +185,8 @@ def test_after_a_restart_earlier_trials_are_the_measure(name, last):
     for values in [{12: 0.8, 40: 0.9}] * 4 + [last]:
         study.add_trial(optuna.trial.create_trial(**told, intermediate_values=values))
     fresh, restarted = scheduler(config), scheduler(config, study.trials)
-    assert judged(fresh, "x", Report(12, 100, 0.2)) == ["CONTINUE"]
-    assert judged(restarted, "x", Report(12, 100, 0.2)) == ["STOP"]
+    assert judged(fresh, "x", (12, 100, 0.2)) == ["CONTINUE"]
+    assert judged(restarted, "x", (12, 100, 0.2)) == ["STOP"]
 
 
 @pytest.mark.parametrize(
@@ -202,8 +201,8 @@ def test_a_resumed_trial_keeps_its_reports(name, value, end):
         study.add_trial(optuna.trial.create_trial(state=state, **told))
     judge, resumed = scheduler(config, study.trials), _Earlier("again", {"number": 2})
     judge.on_trial_add(None, resumed)
-    judge.on_trial_result(None, resumed, to_tune_result(Report(20, 100, 0.95), "m"))
-    assert judged(judge, "x", Report(12, 100, value)) == [end]
+    judge.on_trial_result(None, resumed, to_tune_result(20, 100, 0.95, "m"))
+    assert judged(judge, "x", (12, 100, value)) == [end]
 
 
 @pytest.mark.parametrize("name", ["asha", "median"])
@@ -211,6 +210,6 @@ def test_a_resumed_trial_keeps_its_reports(name, value, end):
 def test_the_last_result_of_a_trial_has_no_share_of_the_steps(name, last):
     judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": name}))
     for number in range(4):
-        judged(judge, f"{number}", Report(12, 100, 0.8), Report(40, 100, 0.9))
+        judged(judge, f"{number}", (12, 100, 0.8), (40, 100, 0.9))
         judge.on_trial_complete(None, _Earlier(f"{number}"), last)
-    assert judged(judge, "x", Report(12, 100, 0.2)) == ["STOP"]
+    assert judged(judge, "x", (12, 100, 0.2)) == ["STOP"]

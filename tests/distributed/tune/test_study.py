@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 from road_ray.config import load
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune import study as sweep_study
-from road_ray.distributed.tune.one_trial import Report, path_of
+from road_ray.distributed.tune.one_trial import path_of
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     JOURNAL,
@@ -156,8 +156,8 @@ def test_a_record_with_a_figure_that_is_no_number_is_read(tmp_path):
 def test_a_figure_is_told_once_a_step(half):
     config, directory, _ = half
     study = open_study(config, "s", directory)
-    for report in (Report(3, 4, 0.1), Report(3, 4, 0.9), Report(4, 4, 0.2)):
-        sweep_study.tell_report(study, 3, report)
+    for report in ((3, 4, 0.1), (3, 4, 0.9), (4, 4, 0.2)):
+        sweep_study.tell_report(study, 3, *report)
     assert study.trials[3].intermediate_values == {3: 0.1, 4: 0.2}
     tell_outcome(study, ended(record_of(study.trials[3]), state="pruned"))
     assert study.trials[3].user_attrs["total_steps"] == 4

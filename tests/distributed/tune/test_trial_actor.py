@@ -1,13 +1,14 @@
 """A trial always ends with its record as the last report."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from ray import tune
 
 from road_ray.data.load_split import resolve_root
 from road_ray.distributed.tune import one_trial
-from road_ray.distributed.tune.one_trial import HUNG, Outcome, Report, Work, from_text, perform
+from road_ray.distributed.tune.one_trial import HUNG, Work, perform
 from road_ray.errors import DivergedError
 from tests.runs import python
 
@@ -29,7 +30,7 @@ def work(directory, run, **more):
 def test_a_trial_has_the_variables_of_the_command(tmp_path, monkeypatch, reports):
     monkeypatch.setenv("ROAD_DATA", str(tmp_path))
     seen = []
-    trial = work(tmp_path, lambda *_: seen.append(resolve_root(None)) or Outcome([1.0]))
+    trial = work(tmp_path, lambda place, record, _: seen.append(resolve_root(None)) or record)
     monkeypatch.delenv("ROAD_DATA")  # as on a machine of a cluster that was started without it
     perform(CONFIG, trial)
     assert seen == [tmp_path]
@@ -45,14 +46,14 @@ def spend(directory, number=2):
 
 
 def record_in(reports):
-    return from_text(reports[-1]["record"])
+    return reports[-1]["record"]
 
 
 def test_reports_and_the_record_go_to_tune(tmp_path, reports):
-    def run(place, params, on_report):
-        on_report(Report(1, 2, 0.5))
-        on_report(Report(2, 2, float("nan")))
-        return Outcome([0.75], [None], {"m": 0.75})
+    def run(place, record, on_report):
+        on_report(1, 2, 0.5)
+        on_report(2, 2, float("nan"))
+        return replace(record, values=(0.75,), deviation=(None,), figures={"m": 0.75})
 
     spend(tmp_path)
     perform(CONFIG, work(tmp_path, run))
@@ -72,7 +73,7 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
     ],
 )
 def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, reason):
-    def run(place, params, on_report):
+    def run(place, record, on_report):
         raise error
 
     spend(tmp_path)
@@ -86,7 +87,7 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
-    perform(CONFIG, work(tmp_path, lambda *_: Outcome([value])))
+    perform(CONFIG, work(tmp_path, lambda place, record, _: replace(record, values=(value,))))
     record = record_in(reports)
     assert (record.state, record.values) == ("failed", ())
     assert str(value) in record.reason

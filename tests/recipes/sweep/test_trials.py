@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.one_trial import SPENT, spent
+from road_ray.distributed.tune.one_trial import SPENT, Record, spent
 from road_ray.errors import ConfigError
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
@@ -30,6 +30,10 @@ def told(metrics, place):
     return lambda *_, **__: SimpleNamespace(metrics=metrics, hf_dir=place, directory=place)
 
 
+def record(params=RATE):
+    return Record(0, params)
+
+
 def sweep(overrides, **more):
     base = {"verb": "finetune", "metric": METRIC, "space": SPACE, "name": "s"}
     return load(SweepConfig, base=base, overrides={"overrides": overrides} | more)
@@ -39,15 +43,15 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     reports = []
     overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
     trial = TrialRunner(sweep(overrides, seeds=2))
-    outcome = trial(tmp_path, RATE, reports.append)
-    assert [(report.step, report.total) for report in reports] == [(2, 6), (4, 6)]
-    assert outcome.values == [outcome.figures[METRIC]]
+    outcome = trial(tmp_path, record(), lambda *report: reports.append(report))
+    assert [report[:2] for report in reports] == [(2, 6), (4, 6)]
+    assert outcome.values == (outcome.figures[METRIC],)
     assert outcome.deviation[0] is not None
     assert outcome.figures["cost/parameters"] > 1000
     cost, path = outcome.figures["cost/seconds"], tmp_path / "seed-1" / SPENT
     assert 2 * cost > float(path.read_text().split()[0]) > read_run(path.parent).seconds
     path.write_text("1000.0 0.0")  # as if it had been killed after that time, in evaluations
-    again = trial(tmp_path, RATE, reports.append)
+    again = trial(tmp_path, record(), lambda *report: reports.append(report))
     assert spent(tmp_path)[0] == pytest.approx(2 * again.figures["cost/seconds"])
     assert spent(tmp_path)[0] > 1000
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
@@ -56,18 +60,18 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     assert "peak_lr: 0.001" in written
 
 
-@pytest.mark.parametrize(("value", "expected"), [(50.0, [50.0]), (None, [math.nan])])
+@pytest.mark.parametrize(("value", "expected"), [(50.0, (50.0,)), (None, (math.nan,))])
 def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expected):
     recipe(told({METRIC: value}, tmp_path))
-    outcome = TrialRunner(sweep(sentiment))(tmp_path, RATE, lambda report: None)
+    outcome = TrialRunner(sweep(sentiment))(tmp_path, record(), lambda *_: None)
     assert outcome.values == pytest.approx(expected, nan_ok=True)
-    assert outcome.deviation == [None]
+    assert outcome.deviation == (None,)
 
 
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
     recipe(told({"eval/sst2/f1": 1.0}, tmp_path))
     with pytest.raises(ConfigError, match="eval/sst2/f1"):
-        TrialRunner(sweep(sentiment))(tmp_path, RATE, lambda report: None)
+        TrialRunner(sweep(sentiment))(tmp_path, record(), lambda *_: None)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -81,7 +85,7 @@ def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch, fails):
     trial = TrialRunner(sweep({"distillation.teachers": list("abcde")}, verb="distill"))
     (tmp_path / "seed-0").mkdir()
     with pytest.raises(ZeroDivisionError) if fails else nullcontext():
-        trial(tmp_path, RATE, lambda report: None)
+        trial(tmp_path, record(), lambda *_: None)
     assert spent(tmp_path) == (1.0, 5.0)
 
 
@@ -178,7 +182,7 @@ def test_the_driver_labels_once_and_no_trial_starts_a_teacher(taught, loaded, tm
     trial = TrialRunner(config)
     for number, wrong in enumerate((0.3, 0.6)):
         place = tmp_path / f"sweep/s/trials/000{number}"
-        assert trial(place, {"weighting.wrong": wrong}, lambda report: None).figures
+        assert trial(place, record({"weighting.wrong": wrong}), lambda *_: None).figures
     assert loaded == [3]
     assert len(list(Path(config.directory, "store").glob("*/table-*"))) == 3
 
@@ -200,4 +204,4 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         trial = TrialRunner(config, pool)
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"
-            assert trial(place, {"weighting.wrong": 0.3}, lambda report: None).figures
+            assert trial(place, record({"weighting.wrong": 0.3}), lambda *_: None).figures
