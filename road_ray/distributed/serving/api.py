@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import torch
@@ -121,11 +121,12 @@ class Refusal(HTTPException):
 class RowReader:
     """Reads the rows of a body and holds them to the limits."""
 
-    def __init__(self, predictor: Predictor, config: ServingConfig, row: type[BaseModel]) -> None:
-        self._tokenizer, self._config = predictor.tokenizer, config
-        self._fields = ", ".join(row.model_fields)
-        self._one: TypeAdapter[Any] = TypeAdapter(row)
-        self._many: TypeAdapter[Any] = TypeAdapter(list[row])  # type: ignore[valid-type]
+    def __init__(self, predictor: Predictor, config: ServingConfig) -> None:
+        self._tokenizer, self._most_tokens = predictor.tokenizer, config.max_row_tokens
+        self.row = row_type(predictor.trained)
+        self._fields = ", ".join(self.row.model_fields)
+        limits = Field(min_length=1, max_length=config.max_request_rows)
+        self._many = TypeAdapter[Any](Annotated[list[self.row], limits])  # type: ignore[name-defined]
 
     def rows(self, body: bytes) -> tuple[list[tuple[str, Row]], bool]:
         """Return the rows with their places, and whether the body is one row rather than a list.
@@ -134,18 +135,14 @@ class RowReader:
         """
         single = not body.lstrip().startswith(b"[")
         try:
-            rows = (self._one if single else self._many).validate_json(body)
+            one = self.row.model_validate_json
+            rows = [one(body)] if single else self._many.validate_json(body)
         except ValidationError as error:
             raise self._refusal(error) from error
-        parsed = [rows] if single else rows
-        if not 1 <= len(parsed) <= self._config.max_request_rows:
-            allowed = f"1 to {self._config.max_request_rows} rows"
-            status = 413 if parsed else 422
-            raise Refusal(status, "number of rows", "body", len(parsed), allowed)
         read = []
-        for number, parsed_row in enumerate(parsed):
+        for number, parsed in enumerate(rows):
             where = "row" if single else f"[{number}]"
-            row = parsed_row.model_dump(exclude_none=True)
+            row = parsed.model_dump(exclude_none=True)
             row["id"] = str(row.get("id", number))
             self._check_size(row, where)
             read.append((where, row))
@@ -153,7 +150,7 @@ class RowReader:
 
     def _check_size(self, row: Row, where: str) -> None:
         """Raise ``Refusal`` for a row with too many tokens."""
-        most = self._config.max_row_tokens
+        most = self._most_tokens
         values = [value for name, value in row.items() if name != "id"]
         texts = [text for v in values for text in (v if isinstance(v, list) else [str(v)])]
         if sum(len(text.encode()) for text in texts) > most:  # a token has a byte at least
@@ -171,7 +168,8 @@ class RowReader:
         known = {"missing": "missing field", "extra_forbidden": "unknown field"}
         message = known.get(first["type"], first["msg"].removeprefix("Value error, "))
         value = None if first["type"] in known else first["input"]
-        return Refusal(422, message, where, value, f"fields {self._fields}")
+        status = 413 if first["type"] == "too_long" else 422
+        return Refusal(status, message, where, value, f"fields {self._fields}")
 
 
 @asynccontextmanager
@@ -204,23 +202,18 @@ async def read_body(request: Request, most: int) -> bytes:
     """Return the body. Raises ``Refusal`` for a large one before it is read whole, and for one that
     does not arrive within ``_BODY_SECONDS``.
     """
-    allowed = f"at most {most} bytes"
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
-        raise Refusal(413, "bytes of the body", "header Content-Length", int(announced), allowed)
-    pieces, size = [], 0
+    body = bytearray()
     async with deadline(_BODY_SECONDS, "body"):
         async for piece in request.stream():
-            size += len(piece)
-            if size > most:
-                raise Refusal(413, "bytes of the body", "body", size, allowed)
-            pieces.append(piece)
-    return b"".join(pieces)
+            body += piece
+            if len(body) > most:
+                allowed = f"at most {most} bytes"
+                raise Refusal(413, "bytes of the body", "body", len(body), allowed)
+    return bytes(body)
 
 
-class _Request(NamedTuple):
-    rows: Sequence[tuple[str, Row]]
-    answer: asyncio.Future[list[Prediction]]
+_Request = tuple[Sequence[tuple[str, Row]], asyncio.Future[list[Prediction]]]
+"""Rows and answer of a request."""
 
 
 class RowQueue:
@@ -246,39 +239,40 @@ class RowQueue:
     async def predict(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
         """Return the predictions of a request's rows. Raises what ``predict`` raises for them."""
         loop = asyncio.get_running_loop()
-        request = _Request(rows, loop.create_future())
-        self._waiting.append(request)
+        answer: asyncio.Future[list[Prediction]] = loop.create_future()
+        self._waiting.append((rows, answer))
         if self._work is None or self._work.done():
             self._work = loop.create_task(self._run())
-        return await request.answer
+        return await answer
 
     async def _run(self) -> None:
         """Predict until nothing waits."""
         while self._waiting:
-            batch = [self._waiting.popleft()]
-            count = len(batch[0].rows)
-            while self._waiting and count + len(self._waiting[0].rows) <= self._max_rows:
-                batch.append(self._waiting.popleft())
-                count += len(batch[-1].rows)
-            if asked := [request for request in batch if not request.answer.cancelled()]:
-                await self._answer(asked)
+            batch: list[_Request] = []
+            room = self._max_rows
+            while self._waiting and (not batch or len(self._waiting[0][0]) <= room):
+                rows, answer = self._waiting.popleft()
+                if not answer.cancelled():
+                    batch.append((rows, answer))
+                    room -= len(rows)
+            await self._answer(batch)
 
     async def _answer(self, batch: Sequence[_Request]) -> None:
-        rows = [row for request in batch for row in request.rows]
+        every = [row for rows, _ in batch for row in rows]
         loop = asyncio.get_running_loop()
         try:
-            predictions = iter(await loop.run_in_executor(self._thread, self._predict, rows))
+            predictions = iter(await loop.run_in_executor(self._thread, self._predict, every))
         except Exception as error:
             if len(batch) > 1:  # one request is faulty: predict each alone
                 for request in batch:
                     await self._answer([request])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
+            elif not batch[0][1].done():
+                batch[0][1].set_exception(error)
             return
-        for request in batch:
-            answer = list(islice(predictions, len(request.rows)))
-            if not request.answer.done():  # the client may have gone
-                request.answer.set_result(answer)
+        for rows, answer in batch:
+            predicted = list(islice(predictions, len(rows)))
+            if not answer.done():  # the client may have gone
+                answer.set_result(predicted)
 
 
 _log = logging.getLogger(__name__)
@@ -299,8 +293,7 @@ def build_api(
     """Return the application; ``digest`` is that of the token that requests must show. Without one,
     requests must name this machine or ``host`` as their host and their origin.
     """
-    kind_of_row = row_type(predictor.trained)
-    reader = RowReader(predictor, config, kind_of_row)
+    reader = RowReader(predictor, config)
     queue = RowQueue(
         predictor.predict_rows,
         max_rows=config.max_batch_rows,
@@ -326,7 +319,7 @@ def build_api(
         return {"status": "ready", "task": predictor.task.name}
 
     # The function reads the body itself, to be able to limit and explain it.
-    row = kind_of_row.model_json_schema()
+    row = reader.row.model_json_schema()
     many = {"type": "array", "items": row, "minItems": 1, "maxItems": config.max_request_rows}
     described = {"required": True, "content": {_JSON: {"schema": {"anyOf": [row, many]}}}}
 
@@ -383,8 +376,7 @@ def _answer_errors_as_json(app: FastAPI) -> None:
         known: Any = error.detail
         if not isinstance(error, Refusal):
             where = f"{request.method} {request.url.path}"
-            paths = "POST /predict, GET /health, /ready, /docs, /openapi.json"
-            known = Problem(error=error.detail, where=where, allowed=paths).model_dump()
+            known = Problem(error=error.detail, where=where).model_dump()
         return JSONResponse(known, error.status_code, error.headers)
 
     @app.exception_handler(ClientDisconnect)
