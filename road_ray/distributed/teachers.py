@@ -20,7 +20,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,9 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
 from road_ray.distillation.teacher import OWN_TOKENS, PLAIN, Teacher, TeacherOptions, inputs_of
+from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.distributed.room import free_resources, room, scale_up_seconds
-from road_ray.errors import CheckpointError, ClusterError, ConfigError, RoadError
+from road_ray.errors import CheckpointError, ClusterError, RoadError
 
 Inputs = Mapping[str, NDArray[np.generic]]
 Answer = tuple[NDArray[np.generic], float, Mapping[str, float]]
@@ -54,20 +54,21 @@ class TeacherActor:
 
     def __init__(
         self,
+        environment: tuple[str, Mapping[str, str]],
         directory: str,
         task: Task,
-        options: TeacherOptions = PLAIN,
-        device: str = "cpu",
-        num_threads: int = 1,
+        options: TeacherOptions,
+        device: str,
+        num_threads: int,
     ) -> None:
-        self._teacher = Teacher(directory, task, options, device)
-        self._num_threads = num_threads
+        torch.set_num_threads(num_threads)
+        with driver_environment(environment):  # relative paths are those of the driver
+            self._teacher = Teacher(directory, task, options, device)
 
     def logits(self, inputs: Inputs) -> Answer:
         """Return the packed logits of a batch, ``[B, ..., L] -> [B, ..., C]``, with the seconds of
         the forward pass and the figures of the teacher.
         """
-        torch.set_num_threads(self._num_threads)  # of the thread that Ray calls this in
         began = time.perf_counter()
         tensors: dict[str, Any] = {
             name: array if name == "texts" else torch.tensor(array)
@@ -77,9 +78,7 @@ class TeacherActor:
         return answer, time.perf_counter() - began, self._teacher.stats
 
     def health(self) -> int:
-        """Return the process id, once the teacher is loaded; it does not wait for queued
-        requests.
-        """
+        """Return the process id, once the teacher is loaded."""
         return os.getpid()
 
 
@@ -194,7 +193,7 @@ class ActorEnsemble(Ensemble):
         Raises ``ClusterError`` for one that has not started in time.
         """
         refs = {
-            actor.health.options(concurrency_group="health", max_task_retries=-1).remote(): teacher
+            actor.health.remote(): teacher
             for teacher, replicas in enumerate(self.actors)
             for actor in replicas
         }
@@ -298,9 +297,6 @@ def start_teachers(
     Raises ``ClusterError`` at once if the cluster has no room, later if an actor does not load.
     """
     count = len(directories) * replicas
-    if count < 1:
-        seen = f"{len(directories)} teachers in {replicas} replicas"
-        raise ConfigError(f"distillation: {seen}\n  allowed: at least one of each")
     if num_cpus is None:
         cores = ray.cluster_resources().get("CPU", 0.0)
         spare = max(0.0, min(cores / 2, cores - beside))
@@ -317,15 +313,13 @@ def start_teachers(
         resources=dict(resources or {}),
         max_restarts=-1,
         max_task_retries=_RETRIES,
-        concurrency_groups={"health": 1},
         # The loss of one machine must not lose all replicas of a teacher.
         scheduling_strategy="DEFAULT" if replicas == 1 else "SPREAD",
     )(TeacherActor)
-    places, options = [_absolute(name) for name in directories], _absolute_labels(teacher)
-    device, num_threads = "cuda" if num_gpus else "cpu", max(1, int(num_cpus))
+    environment, places = environment_for_workers(), [str(name) for name in directories]
+    how = task, teacher, "cuda" if num_gpus else "cpu", max(1, int(num_cpus))
     actors = [
-        tuple(actor.remote(place, task, options, device, num_threads) for _ in range(replicas))
-        for place in places
+        tuple(actor.remote(environment, place, *how) for _ in range(replicas)) for place in places
     ]
     ensemble = ActorEnsemble(actors, places, timeout_seconds, start_timeout_seconds, owner=True)
     try:
@@ -334,18 +328,3 @@ def start_teachers(
         ensemble.close()
         raise
     return ensemble
-
-
-def _absolute_labels(teacher: TeacherOptions) -> TeacherOptions:
-    """Return the options with directories in the map of labels that an actor finds."""
-    label_map = {
-        key if isinstance(names, str) else _absolute(key): names
-        for key, names in (teacher.label_map or {}).items()
-    }
-    return replace(teacher, label_map=label_map)
-
-
-def _absolute(place: str | Path) -> str:
-    """Return a directory as a path that is the same in an actor; other names as they are."""
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.is_dir() else str(place)
