@@ -63,15 +63,10 @@ def room(
     seconds = max(seconds, _BUSY_SECONDS) if enough else seconds
     if seconds and _wait(count, resources, seconds):
         return
-    if enough:
-        problem = f"{count} {actors} wait for room that others hold: free {free_resources()}"
-        fix = f"stop what else runs there, ask for fewer or less for each{remedy}"
-    else:
-        no_gpu = resources.get("GPU") and not any(node.get("GPU") for node in nodes)
-        problem = f"the cluster has room for {places} of {count} {actors}, on {len(nodes)} nodes"
-        problem += " without a GPU" if no_gpu else ""
-        fix = f"lower the resources of each, or add nodes{remedy}; set {SCALE_UP_VARIABLE} if the "
-        fix += "cluster adds nodes by itself"
+    problem = f"the cluster has room for {min(places, count)} of {count} {actors}, "
+    problem += f"on {len(nodes)} nodes; free: {free_resources()}"
+    fix = f"stop what else runs there, lower the resources of each, or add nodes{remedy}; "
+    fix += f"set {SCALE_UP_VARIABLE} if the cluster adds nodes by itself"
     asked = {name: f"{count} x {amount:g}" for name, amount in resources.items()}
     raise no_room(problem, asked, ray.cluster_resources(), fix)
 

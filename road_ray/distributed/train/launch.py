@@ -41,16 +41,18 @@ def launch(
             "  allowed: 1 or more; a fraction with one worker, or for runs that train at once\n"
             "  fix: gpus_per_worker=1 with as many workers as there are GPUs; nothing was started"
         )
+
+    def run(worker: Worker, context: RunContext) -> dict[str, float]:
+        with oom_as_error(worker.rank, context):
+            return main(config, worker, context, *extra)
+
     if workers == 0:
-        with oom_as_error(0, context):
-            return main(config, Worker.alone(), context, *extra)
+        return run(Worker.alone(), context)
     with connected(address):  # first: Ray reads its settings when it is imported
         from road_ray.distributed.train.worker_group import fit_worker_group
 
         return fit_worker_group(
-            main,
-            config,
-            extra,
+            run,
             context=context,
             workers=workers,
             min_workers=min_workers,

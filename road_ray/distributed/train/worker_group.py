@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -46,7 +46,7 @@ from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
 from road_ray.errors import ClusterError, RoadError, first_line
 from road_ray.training.monitoring.metrics_journal import read_metrics
-from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
+from road_ray.training.run_context import REMEDY, RunContext, StopRequest
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -54,14 +54,10 @@ _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
 # Of a step: while rank 0 evaluates or saves, the others wait in a barrier of their own.
 _COLLECTIVE_SECONDS = 1800
-# Signs in Ray's message that a process was killed, by SIGKILL or by Ray's memory monitor.
-_KILLED = ("End of file", "memory", "SIGKILL", "died unexpectedly", "worker died")
 
 
 def fit_worker_group(
-    main: Callable[..., dict[str, float]],
-    config: object,
-    extra: Sequence[object],
+    main: Callable[[Worker, RunContext], dict[str, float]],
     *,
     context: RunContext,
     workers: int,
@@ -69,16 +65,15 @@ def fit_worker_group(
     gpus_per_worker: float,
     scratch: Path,
 ) -> dict[str, float]:
-    """Run ``main(config, worker, context, *extra)`` in ``workers`` workers, or in as many as there
-    is room for but at least ``min_workers``; return the result of rank 0. Ray is connected.
+    """Run ``main(worker, context)`` in ``workers`` workers, or in as many as there is room for but
+    at least ``min_workers``; return the result of rank 0. Ray is connected.
 
     ``context`` is the driver's; each worker makes its own (see ``_on_worker``). What they tell each
     other travels through files below ``scratch``, the run's directory, which all machines share.
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     minimum = min_workers or workers
-    room("workers", minimum, resources, remedy=", or lower --workers")
-    room("workers", minimum, resources, free=True)
+    room("workers", minimum, resources, free=True, remedy=", or lower --workers")
     storage = scratch.resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
@@ -86,8 +81,6 @@ def fit_worker_group(
     messages = Messages(storage)
     settings = {
         "main": main,
-        "config": config,
-        "extra": tuple(extra),
         "environment": environment_for_workers(),
         "messages": messages,
         "report_rows": context.on_row is not None,
@@ -127,7 +120,7 @@ def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext)
             if context.on_row is not None:
                 context.on_row(*row)
         for rank, cause in deaths.new():
-            _log.warning("%s", describe_death(rank, cause))
+            _log.warning("worker %d failed: %s\n  was it for memory? then: %s", rank, cause, REMEDY)
 
     rows, deaths, stopping = Inbox(messages.rows), Inbox(messages.deaths), False
     with StopRequest() as request:
@@ -152,19 +145,6 @@ def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext)
             "  kept: the checkpoints; the same command resumes from the newest"
         ) from error
     return outcome.result()
-
-
-def describe_death(rank: int, cause: str) -> str:
-    """Return a message about a worker that failed; for one that was killed, with the settings that
-    take less memory.
-    """
-    if any(sign in cause for sign in _KILLED):
-        return (
-            f"worker {rank} failed: its process was killed or crashed\n"
-            f"  was it for memory? then: {REMEDY}\n"
-            "  the group restarts from the newest checkpoint"
-        )
-    return f"worker {rank} failed: {(cause.strip().splitlines() or ['no message'])[-1]}"
 
 
 def _trainer(
@@ -207,7 +187,7 @@ class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
 
     def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
         for rank, error in worker_exceptions.items():
-            append(self._path, rank, str(error))
+            append(self._path, rank, str(error).strip().rpartition("\n")[2])
 
 
 def _persistent(fit: Callable[[], Any], directory: Path) -> Any:
@@ -259,8 +239,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     )
     with driver_environment(settings["environment"]), messages.reach(context):
         try:
-            with oom_as_error(worker.rank, context):
-                return settings["main"](settings["config"], worker, context, *settings["extra"])
+            return settings["main"](worker, context)
         except RoadError as error:
             messages.fail(error)
             if dist.is_initialized():
@@ -285,15 +264,15 @@ class Messages:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._stop, self._failure = directory / "stop.jsonl", directory / "failure.jsonl"
+        self._stop, self._failure = directory / "stop", directory / "failure.jsonl"
         self.rows = directory / "rows.jsonl"  # of the journal of rank 0: step, total steps, metrics
-        self.deaths = directory / "deaths.jsonl"  # rank, cause in Ray's words
+        self.deaths = directory / "deaths.jsonl"  # rank, last line of the cause in Ray's words
         for path in (self._stop, self._failure, self.rows, self.deaths):
             path.touch()
 
     def stop(self) -> None:
         """Tell all workers to stop after the step in progress."""
-        append(self._stop)
+        self._stop.write_text("stop")
 
     def fail(self, error: RoadError) -> None:
         """Store an error that a retry does not cure. Only the first counts: others follow from
@@ -318,7 +297,7 @@ class Messages:
         finished = threading.Event()
 
         def look() -> None:
-            if any(True for _ in Inbox(self._stop).new()):
+            if self._stop.read_text():
                 context.stop.set()
             context.check_preemption = context.preempted is not None
 

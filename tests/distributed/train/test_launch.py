@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -236,8 +237,7 @@ class TestCluster:
         die = partial(fall_once, signal.SIGKILL)  # as the kernel does when memory runs out
         assert launch(die, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
         assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
-        said = "worker 1 failed: its process was killed or crashed\n  was it for memory?"
-        assert said in caplog.text
+        assert re.search("worker 1 failed: .*\n  was it for memory?", caplog.text)
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
         with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
@@ -249,7 +249,7 @@ class TestCluster:
         holder = ray.remote(num_cpus=2)(Slow).remote()
         ray.get(holder.answer.remote(), timeout=60)
         monkeypatch.setattr(room_module, "_BUSY_SECONDS", 1.0)
-        with pytest.raises(ClusterError, match="3 workers wait for room that others hold"):
+        with pytest.raises(ClusterError, match=r"room for 3 of 3 workers.*; free: CPU 2 of 4"):
             room("workers", 3, {"CPU": 1.0}, free=True)
         # A cluster that adds machines is asked for them, and waited for.
         monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
