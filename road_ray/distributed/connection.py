@@ -9,7 +9,6 @@ an error unless the user accepts it explicitly.
 import logging
 import os
 import secrets
-import socket
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -119,7 +118,9 @@ def connected(
         if address is None:
             start(num_cpus, dashboard=dashboard)
         else:
-            _require_answer(address)
+            head = address.rpartition(":")[2].isdecimal() and "//" not in address
+            if head and lets_anybody_join(address) is None:  # Ray would wait for minutes
+                raise ConnectionError("nothing answers there as a head does")
             ray.init(address=address, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, TimeoutError) as error:
         raise ClusterError(
@@ -132,17 +133,6 @@ def connected(
         yield
     finally:
         ray.shutdown()
-
-
-def _require_answer(address: str) -> None:
-    """Raise ``ConnectionError`` where nothing listens; Ray would wait for minutes."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or "//" in address:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except OSError as error:  # also for an unknown host name
-        raise ConnectionError(f"nothing answers there ({error})") from error
 
 
 def environment_for_workers() -> tuple[str, dict[str, str]]:
@@ -174,7 +164,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     import ray
 
     _log.info("starting Ray on this machine")
-    for attempts_left in reversed(range(_ATTEMPTS)):
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             with temporary_variables(_NO_METRICS):
                 ray.init(
@@ -190,15 +180,16 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             if type(error) is not Exception:  # Ray raises a plain one for a failed start
                 raise
             ray.shutdown()  # ends what this attempt has started
-            if not attempts_left:
+            load = f"{os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores"
+            if attempt == _ATTEMPTS:
                 raise ClusterError(
-                    f"Ray could not be started on this machine in {_ATTEMPTS} attempts: {error}\n"
-                    f"  seen: {_load()}\n"
+                    f"Ray could not be started on this machine in {attempt} attempts: {error}\n"
+                    f"  seen: {load}\n"
                     "  fix: run the same command again when the machine is less busy, or give the "
                     "address of a running cluster (`ray start --head`, then --address auto)\n"
                     "  kept: what was there before"
                 ) from error
-            _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
+            _log.warning("Ray was not up within its 30 s (%s); trying again", load)
 
 
 @contextmanager
@@ -213,10 +204,6 @@ def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def _load() -> str:
-    return f"{os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores"
 
 
 def token_path() -> Path:

@@ -18,7 +18,6 @@ from road_ray.errors import RoadError
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 _CHECKED = (*_PACKAGES[1:], "datasets", "optuna", "pydantic", "wandb")
 _LEAST_FREE_GIB = 2.0
-_LEAST_SHARED_GIB = 0.25
 
 
 Finding = dict[str, str]
@@ -91,21 +90,11 @@ def findings(address: str | None, root: str | None) -> tuple[list[Finding], bool
         *(_finding(name, version_of(name)) for name in _CHECKED),
         _finding("devices", ", ".join(devices()) or processor),
         _finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),
-        _shared_memory(),
         _data(root),
         check_token(),
         *([check_cluster(address)] if address is not None else ()),
     ]
     return rows, all(row["state"] == "ok" for row in rows)
-
-
-def _shared_memory() -> Finding:
-    """Check ``/dev/shm``, Ray's object store; containers give it 64 MiB by default."""
-    if not Path("/dev/shm").is_dir():
-        return _finding("shared memory", "no /dev/shm; Ray uses the disk")
-    size = shutil.disk_usage("/dev/shm").total / 2**30
-    fix = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
-    return _finding("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, fix)
 
 
 def _data(root: str | None) -> Finding:

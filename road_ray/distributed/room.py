@@ -137,15 +137,11 @@ def check_room(
     available = available_resources()
     need = {"CPU": workers, "GPU": max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher}
     if any(amount > available.get(name, 0.0) + 1e-9 for name, amount in need.items()):
-        students = f"{workers} workers" if workers else "this process"
-        beside = f" beside {teachers} teachers" if teachers else ""
-        no_gpu = "" if available.get("GPU") else "there is no GPU: "
         raise no_room(
-            f"no room for {students}{beside}",
+            f"no room for {max(workers, 1)} processes beside {teachers} teachers",
             {name: f"{amount:g}" for name, amount in need.items()},
             available,
-            f"{no_gpu if need['GPU'] else ''}fewer --workers, less for each, or another cluster "
-            "(--address)",
+            "fewer --workers, less for each, or another cluster (--address)",
         )
 
 

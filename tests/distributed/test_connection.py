@@ -237,20 +237,13 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize(
-    ("total", "free", "what", "found", "mend"),
-    [
-        (2**40, 2**30, "disk", "1.0 GiB free here", "free space"),
-        (64 * 2**20, 2**40, "shared memory", "0.1 GiB", "--shm-size"),
-    ],
-)
-def test_too_little_space_is_a_problem(monkeypatch, world, total, free, what, found, mend):
+def test_too_little_space_is_a_problem(monkeypatch, world):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(total, 1, free))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(2**40, 1, 2**30))
     rows, good = findings(None, str(world))
-    (row,) = [row for row in rows if row["what"] == what]
-    assert (row["found"], row["state"], good) == (found, "PROBLEM", False)
-    assert mend in row["mend"]
+    (row,) = [row for row in rows if row["what"] == "disk"]
+    assert (row["found"], row["state"], good) == ("1.0 GiB free here", "PROBLEM", False)
+    assert "free space" in row["mend"]
 
 
 def test_the_environment_holds_no_arguments(monkeypatch):
@@ -372,11 +365,8 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
         plan.check_room(64, 0.0, 0, 0.0)
     with pytest.raises(ClusterError, match=r"GPU +3 +2"):
         plan.check_room(2, 1.0, 1, 1.0)
-    with pytest.raises(ClusterError, match=r"(?s)^no room for this process\n.*GPU +3 +2"):
+    with pytest.raises(ClusterError, match=r"(?s)^no room for 1 processes .*GPU +3 +2"):
         plan.check_room(0, 3.0, 0, 0.0)
-    monkeypatch.setattr(plan, "available_resources", lambda: {"CPU": 4.0, "GPU": 0.0})
-    with pytest.raises(ClusterError, match="fix: there is no GPU: "):
-        plan.check_room(1, 1.0, 0, 0.0)
     with pytest.raises(ConfigError, match="batch_size = 3"):
         plan.check_batch(3, 4)
     assert plan.check_disk(tmp_path / "not" / "there", 1) > 0

@@ -111,7 +111,7 @@ def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monke
     with pytest.raises(Exception, match="batch_size = 16 is less"):
         plan("distill", config, VERBS["distill"].run)
     options = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
-    with pytest.raises(ClusterError, match="no room for 10000 workers"):
+    with pytest.raises(ClusterError, match="no room for 10000 processes"):
         planned("distill", options)
 
 
