@@ -194,13 +194,22 @@ class Jobs:
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
         if plain != run:  # a/b is not a-b
             plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
-        name = f"road-{plain}-{len(before) + 1}"
+        name, wait = f"road-{plain}-{len(before) + 1}", self.profile.scale_up_seconds
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), words=words, exclude=self.profile.exclude)
             sent: dict[str, Any] = {
                 "entrypoint": shlex.join(["python", "-m", "road_ray", *words]),
                 "submission_id": name,
-                "runtime_env": runtime_environment(self.profile, place),
+                # The machines have the dependencies installed.
+                "runtime_env": {
+                    "working_dir": place,
+                    "env_vars": {
+                        "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS),
+                        "TOKENIZERS_PARALLELISM": "false",
+                        "PYTHONUNBUFFERED": "1",
+                        **({SCALE_UP_VARIABLE: f"{wait:g}"} if wait else {}),
+                    },
+                },
                 "metadata": {_RUN: run, _LINE: line},
                 "entrypoint_num_cpus": self.profile.entry_cpus,
                 # Ray keeps drivers on the head only if they ask for nothing.
@@ -358,23 +367,6 @@ def completed(words: Sequence[str], profile: Profile) -> tuple[list[str], str]:
         ):
             done += [] if value is None else [flag, f"{value:g}"]
     return done, str(run)
-
-
-def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
-    """Return Ray's runtime environment of a job. Its code comes with the working directory; the
-    machines have the dependencies installed.
-    """
-    wait = profile.scale_up_seconds
-    scale_up = {SCALE_UP_VARIABLE: f"{wait:g}"} if wait else {}
-    return {
-        "working_dir": place,
-        "env_vars": {
-            "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS),
-            "TOKENIZERS_PARALLELISM": "false",
-            "PYTHONUNBUFFERED": "1",
-            **scale_up,
-        },
-    }
 
 
 def pack_working_dir(

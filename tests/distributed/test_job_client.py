@@ -12,7 +12,6 @@ from road_ray.distributed.job_client import (
     Profile,
     load_profile,
     pack_working_dir,
-    runtime_environment,
     shipped_clusters,
 )
 from road_ray.errors import ClusterError, ConfigError
@@ -31,7 +30,7 @@ class Client:
                 status="RUNNING",
                 metadata=given["metadata"],
                 entrypoint=given["entrypoint"],
-                resources=given["entrypoint_resources"],
+                runtime_env=given["runtime_env"],
                 driver_exit_code=None,
                 message="gone\n",
                 start_time=len(self.jobs),
@@ -248,14 +247,15 @@ def test_a_secret_does_not_become_a_line_that_everybody_reads(jobs, tmp_path, wo
     assert jobs._client.jobs == []
 
 
-def test_a_job_waits_as_long_as_the_profile_says_and_has_no_secret(monkeypatch):
-    assert "ROAD_SCALE_UP_SECONDS" not in runtime_environment(Profile(), "/x")["env_vars"]
-    waiting = runtime_environment(Profile(scale_up_seconds=1200), "/x")["env_vars"]
-    assert waiting["ROAD_SCALE_UP_SECONDS"] == "1200"
+def test_a_job_waits_as_long_as_the_profile_says_and_has_no_secret(jobs, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_canarycanarycanarycanary")
-    plain = runtime_environment(Profile(), "/x")
-    assert set(plain) == {"working_dir", "env_vars"}
-    assert "canary" not in str(plain)
+    for number, wait in enumerate((0, 1200)):
+        jobs.profile = Profile(scale_up_seconds=wait, run_root="/runs")
+        jobs.send(["demo", f"--run-dir=/{wait}"], tmp_path)
+        sent = jobs._client.jobs[number].runtime_env
+        assert sent.keys() == {"working_dir", "env_vars"}
+        assert sent["env_vars"].get("ROAD_SCALE_UP_SECONDS") == (str(wait) if wait else None)
+        assert "canary" not in str(sent)
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
+from road_ray.distributed.connection import environment_for_workers
 from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, no_room, room, scale_up_seconds
-from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, Work, perform
+from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, perform
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of
 from road_ray.errors import ResourceError
@@ -110,23 +111,16 @@ def _tune(
     resources = {"CPU": OWN_CPUS if demand else config.cpus_per_trial}
     resources |= {"GPU": config.gpus_per_trial} if config.gpus_per_trial else {}
     room("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
-    work = Work(
-        run=run,
-        directory=directory.resolve(),
-        metric=config.metric[0],
-        threads=max(1, int(config.cpus_per_trial)),
-        timeout_seconds=config.trial_timeout_seconds,
-    )
     at_once = max_concurrent(config, demand, ray.cluster_resources(), ray.available_resources())
     # Trials that wait for resources: one, so that few are drawn early, unless machines are added.
     pending = config.max_concurrent if scale_up_seconds() else None
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending or 1)
-    scratch = directory.resolve() / ".tune"
+    directory = directory.resolve()
+    scratch, place = directory / ".tune", environment_for_workers()
+    trial = partial(perform, run=run, search=config, directory=directory, environment=place)
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
-        tune.with_resources(
-            partial(perform, work=work), {key.lower(): amount for key, amount in resources.items()}
-        ),
+        tune.with_resources(trial, {key.lower(): amount for key, amount in resources.items()}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=scheduler(config, study.trials),

@@ -20,7 +20,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from road_ray.distributed.connection import driver_environment, environment_for_workers
+from road_ray.distributed.connection import driver_environment
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import DivergedError, RoadError
 from road_ray.system.files import write_json_atomic
 
@@ -112,55 +113,54 @@ def hold_trial_lock(directory: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_SH)
 
 
-@dataclass(frozen=True)
-class Work:
-    """Settings that every trial's actor shares."""
-
-    run: Run
-    directory: Path  # of the sweep
-    metric: str
-    threads: int = 1
-    timeout_seconds: float | None = None
-    environment: tuple[str, Mapping[str, str]] = field(default_factory=environment_for_workers)
-
-
-def perform(config: Mapping[str, Any], work: Work) -> None:
-    """Run trial ``config["number"]`` with ``config["params"]``: the trainable of Tune."""
+def perform(
+    config: Mapping[str, Any],
+    run: Run,
+    search: SearchConfig,
+    directory: Path,
+    environment: tuple[str, Mapping[str, str]],
+) -> None:
+    """Run trial ``config["number"]`` of the sweep in ``directory`` with ``config["params"]``: the
+    trainable of Tune.
+    """
     import torch
     from ray import tune
 
-    with driver_environment(work.environment):
-        hold_trial_lock(work.directory)
+    metric = search.metric[0]
+
+    def on_report(step: int, total: int, value: float) -> None:
+        if math.isfinite(value):
+            tune.report(to_tune_result(step, total, value, metric))
+
+    with driver_environment(environment):
+        hold_trial_lock(directory)
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
-        torch.set_num_threads(work.threads)
+        torch.set_num_threads(max(1, int(search.cpus_per_trial)))
         began = time.monotonic()
-        record = _run_trial(Record(int(config["number"]), config["params"]), work)
-        seconds, teacher_seconds = spent(trial_directory(work.directory, record.number))
+        record = Record(config["number"], config["params"])
+        place = trial_directory(directory, record.number)
+        record = _run_trial(lambda: run(place, record, on_report), record, place, search)
+        seconds, teacher_seconds = spent(place)
         seconds = max(seconds, time.monotonic() - began)
         record = replace(record, seconds=seconds, teacher_seconds=teacher_seconds)
-        value = {work.metric: record.values[0]} if record.values else {}
+        value = {metric: record.values[0]} if record.values else {}
         tune.report({RECORD: record, **value})
 
 
-def _run_trial(record: Record, work: Work) -> Record:
+def _run_trial(
+    run: Callable[[], Record], record: Record, directory: Path, search: SearchConfig
+) -> Record:
     """Return the record after the run, with its time to be added. Raises nothing but the
     ``SystemExit`` of a stopped trial.
     """
-    directory = trial_directory(work.directory, record.number)
     hung = directory / HUNG
     if hung.is_file() and hung.stat().st_size:
         reason = f"did not end within trial_timeout_seconds; its stack: {hung}"
         return replace(record, state="failed", reason=reason)
-    from ray import tune
-
-    def on_report(step: int, total: int, value: float) -> None:
-        if math.isfinite(value):
-            tune.report(to_tune_result(step, total, value, work.metric))
-
     try:
-        with with_time_limit(work.timeout_seconds, hung):
-            done = work.run(directory, record, on_report)
+        with with_time_limit(search.trial_timeout_seconds, hung):
+            done = run()
     except Exception as error:
         directory.mkdir(parents=True, exist_ok=True)
         lines = traceback.format_exception(error)

@@ -196,8 +196,7 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
         elif trial.state == TrialState.RUNNING:
             live_trial = optuna.Trial(study, trial._trial_id)
             for key, distribution in distributions(config.space).items():
-                if key not in trial.params:
-                    live_trial._suggest(key, distribution)
+                live_trial._suggest(key, distribution)  # one that is drawn stays
 
 
 def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:

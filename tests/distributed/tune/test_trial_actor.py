@@ -6,9 +6,12 @@ from dataclasses import replace
 import pytest
 from ray import tune
 
+from road_ray.config import load
 from road_ray.data.load_split import resolve_root
+from road_ray.distributed.connection import environment_for_workers
 from road_ray.distributed.tune import one_trial
-from road_ray.distributed.tune.one_trial import HUNG, Work, perform
+from road_ray.distributed.tune.one_trial import HUNG, perform
+from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.errors import DivergedError
 from tests.runs import python
 
@@ -23,16 +26,20 @@ def reports(monkeypatch):
     return calls
 
 
-def work(directory, run, **more):
-    return Work(run=run, directory=directory, metric="m", **more)
+def performed(directory, run, environment=("/", {}), **more):
+    base = {"metric": "m", "space": {"x": {"choice": [1]}}}
+    perform(CONFIG, run, load(SearchConfig, base=base | more), directory, environment)
 
 
 def test_a_trial_has_the_variables_of_the_command(tmp_path, monkeypatch, reports):
     monkeypatch.setenv("ROAD_DATA", str(tmp_path))
     seen = []
-    trial = work(tmp_path, lambda place, record, _: seen.append(resolve_root(None)) or record)
+    environment = environment_for_workers()
     monkeypatch.delenv("ROAD_DATA")  # as on a machine of a cluster that was started without it
-    perform(CONFIG, trial)
+    monkeypatch.chdir("/")
+    performed(
+        tmp_path, lambda _, record, __: seen.append(resolve_root(None)) or record, environment
+    )
     assert seen == [tmp_path]
     assert "ROAD_DATA" not in os.environ
 
@@ -56,7 +63,7 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
         return replace(record, values=(0.75,), deviation=(None,), figures={"m": 0.75})
 
     spend(tmp_path)
-    perform(CONFIG, work(tmp_path, run))
+    performed(tmp_path, run)
     assert reports[:-1] == [{"percent": 50.0, "step": 1, "total": 2, "m": 0.5}]
     assert reports[-1]["m"] == 0.75
     record = record_in(reports)
@@ -77,7 +84,7 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
         raise error
 
     spend(tmp_path)
-    perform(CONFIG, work(tmp_path, run))
+    performed(tmp_path, run)
     record = record_in(reports)
     assert (record.teacher_seconds, record.seconds) == (3.0, 50.0)
     assert reports[-1].keys() == {"record"}
@@ -87,7 +94,7 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
-    perform(CONFIG, work(tmp_path, lambda place, record, _: replace(record, values=(value,))))
+    performed(tmp_path, lambda place, record, _: replace(record, values=(value,)))
     record = record_in(reports)
     assert (record.state, record.values) == ("failed", ())
     assert str(value) in record.reason
@@ -98,7 +105,7 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports, seconds):
     place = one_trial.trial_directory(tmp_path, 2)
     place.mkdir(parents=True)
     (place / HUNG).write_text("line 4")
-    perform(CONFIG, work(tmp_path, None, timeout_seconds=seconds))
+    performed(tmp_path, None, trial_timeout_seconds=seconds)
     record = record_in(reports)
     assert record.state == "failed"
     assert "did not end within trial_timeout_seconds" in record.reason
