@@ -5,13 +5,18 @@ results; ``soak MINUTES`` trains under random faults.
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.chaos import record
 from tests.chaos.damage import FREE
-from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.subjects import SUBJECTS
+
+FAULTS = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8"))
+"""What road_ray is held to, by name: ``what`` happens, what is ``expected``, ``tests``."""
 
 MUTATIONS = "chaos/test_mutations.py::test_a_damaged_file_changes_no_result_and_is_named"
 BESIDES = {  # no faults, but as long as those
@@ -22,11 +27,11 @@ BESIDES = {  # no faults, but as long as those
 PAGE = record.ROOT / "docs" / "reliability.md"
 
 
-def lacking(fault: Fault, ran: record.Ran) -> str:
-    """Return the reason why a fault does not count as survived; empty if it does."""
-    if fault.lacks or not fault.tests:
-        return fault.lacks or "no test yet"
-    odd = {test: ran.get(test, {}).get("outcome", "not run") for test in fault.tests}
+def lacking(tests: Sequence[str], ran: record.Ran) -> str:
+    """Return the reason why a fault with these tests does not count as survived; empty if it
+    does.
+    """
+    odd = {test: ran.get(test, {}).get("outcome", "not run") for test in tests}
     return "; ".join(
         f"`{test.rsplit('::', 1)[-1]}` {outcome}"
         for test, outcome in odd.items()
@@ -36,12 +41,12 @@ def lacking(fault: Fault, ran: record.Ran) -> str:
 
 def page(ran: record.Ran, machine: str) -> str:
     """Return the page in Markdown."""
-    why = {fault.name: lacking(fault, ran) for fault in FAULTS}
+    why = {name: lacking(fault["tests"], ran) for name, fault in FAULTS.items()}
     rows = [
-        f"| {fault.name} | {fault.what} | {fault.expected} | "
-        + (f"**no**: {why[fault.name]}" if why[fault.name] else "yes")
-        + f" | {'<br>'.join(f'`{test}`' for test in fault.tests)} |"
-        for fault in FAULTS
+        f"| {name} | {fault['what']} | {fault['expected']} | "
+        + (f"**no**: {why[name]}" if why[name] else "yes")
+        + f" | {'<br>'.join(f'`{test}`' for test in fault['tests'])} |"
+        for name, fault in FAULTS.items()
     ]
     figures: dict[str, Any] = defaultdict(lambda: "not measured yet")
     for entry in ran.values():
@@ -93,16 +98,15 @@ def main(*words: str) -> None:
         return
     if words != ("page",):
         chosen = words or ("F",)
-        names = [(fault.name, test) for fault in FAULTS for test in fault.tests]
+        names = [(name, test) for name, fault in FAULTS.items() for test in fault["tests"]]
         names += BESIDES.items()
         tests = [test for name, test in names if any(word in f"{name} {test}" for word in chosen)]
         record.run(list(dict.fromkeys(tests)))
     ran = record.read()
     PAGE.write_text(page(ran, record.where()), encoding="utf-8")
-    for fault in FAULTS:
-        if why := lacking(fault, ran):
-            print(f"{fault.name}: {why}")
-    print(f"{PAGE}: {sum(not lacking(fault, ran) for fault in FAULTS)} of {len(FAULTS)}")
+    odd = {name: why for name in FAULTS if (why := lacking(FAULTS[name]["tests"], ran))}
+    print(*(f"{name}: {why}" for name, why in odd.items()), sep="\n")
+    print(f"{PAGE}: {len(FAULTS) - len(odd)} of {len(FAULTS)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A training of two workers under faults at random, about one a minute, always seeded.
 
 ``python -m tests.chaos soak MINUTES`` tells at the end what happened, how much of the time went
-into steps that count (goodput), and whether anything was left behind or had grown.
+into steps that count (goodput), and whether anything was left behind.
 """
 
 import json
@@ -48,19 +48,11 @@ class Soaked:
     ideal_seconds: float = 0.0
     equal: bool = False
     left: list[str] = field(default_factory=list)
-    resident_mib: list[float] = field(default_factory=list)  # of the driver and its workers
 
     @property
     def goodput(self) -> float:
         """Share of the time that a run without any fault or start would have taken."""
         return self.ideal_seconds / self.seconds
-
-    @property
-    def growth(self) -> float:
-        """The last quarter's memory over that of the first."""
-        quarter = max(1, len(self.resident_mib) // 4)
-        first, last = self.resident_mib[:quarter], self.resident_mib[-quarter:]
-        return (sum(last) / len(last)) / (sum(first) / len(first))
 
 
 class Driver:
@@ -93,16 +85,6 @@ class Driver:
     def pids(self, named: str = "") -> list[int]:
         """Its living processes, all or those with that word in their title."""
         return [pid for pid, title in self.titles().items() if named in title]
-
-    def resident_mib(self) -> float:
-        """Of the driver and the workers."""
-        pages = 0
-        for pid in [self.process.pid, *self.pids("RayTrainWorker")]:
-            try:
-                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            except OSError:
-                continue
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def kill_a_worker(driver: Driver, chance: random.Random) -> None:
@@ -156,8 +138,6 @@ def soak(
         assert time.monotonic() < deadline, f"not done after {deadline - began:.0f} s"
         time.sleep(0.5)
         rows, working = len(rows_of(driver.run)), len(driver.pids("RayTrainWorker")) == 2
-        if working and rows > reached:
-            summary.resident_mib.append(driver.resident_mib())
         # A minute after the run has got over the last one: a machine that needs longer for that
         # would get no further otherwise, and faults in rows are another test.
         anew = len(events_of(driver.run, "resumed"))
@@ -193,9 +173,7 @@ def main(minutes: float) -> None:
     shutil.rmtree(place)
     print(json.dumps({"faults": summary.faults.total(), **summary.faults}))
     print(f"weights of the calm run: {'yes' if summary.equal else 'NO'}")
-    print(
-        f"goodput {summary.goodput:.0%} of {summary.seconds:.0f} s; memory x {summary.growth:.2f}"
-    )
+    print(f"goodput {summary.goodput:.0%} of {summary.seconds:.0f} s")
     print(f"left behind: {summary.left or 'nothing'}")
 
 

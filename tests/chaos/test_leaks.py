@@ -5,13 +5,14 @@ import os
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import road_ray as rr
 from tests.chaos.runs import quiet, trained
-from tests.cluster import own_cluster, until
+from tests.cluster import new_occupants, own_cluster
 
 ALONE, TOGETHER, FIRST = 90, 10, 20
 
@@ -33,16 +34,6 @@ def cluster():
         yield ray
 
 
-def occupied(ray) -> tuple[dict[str, float], int]:
-    """What is taken of the cluster, and its placement groups that were not removed."""
-    from ray.util import placement_group_table
-
-    free, total = ray.available_resources(), ray.cluster_resources()
-    taken = {name: total[name] - free.get(name, 0.0) for name in ("CPU",)}
-    groups = [item for item in placement_group_table().values() if item["state"] != "REMOVED"]
-    return taken, len(groups)
-
-
 @pytest.mark.ray
 @pytest.mark.chaos
 @pytest.mark.timeout(2400)
@@ -62,8 +53,7 @@ def test_a_hundred_short_runs_leave_nothing_behind(
     for _ in range(TOGETHER):
         trained(pretraining, tmp_path / "run", quiet, workers=1)
         shutil.rmtree(tmp_path / "run")
-        # Ray's view of its machines is a moment old.
-        assert until(lambda: occupied(cluster) == ({"CPU": 0.0}, 0), 5), occupied(cluster)
+        assert not new_occupants(Counter(), seconds=5)
     after = held()
     growth = memory[-1] - memory[0]
     assert growth < 25, f"{growth:.0f} MiB in {len(memory)} runs"

@@ -18,7 +18,6 @@ def test_faults_at_random_change_no_weight_and_leave_nothing(record_property):
     assert len(summary.faults) == len(FAULTS), f"not every kind of fault fired: {summary.faults}"
     assert summary.equal
     assert summary.left == []
-    assert summary.growth < 1.1
     figures = f"{summary.faults.total()} in {summary.seconds / 60:.0f} min, {summary.goodput:.0%}"
     record_property("faults at random: goodput", figures)
     shutil.rmtree(place)
