@@ -140,7 +140,8 @@ def _no_answer(actors: str) -> Iterator[None]:
 
 def encoding_at(address: str | None) -> Encoding:
     """Return the function that encodes a corpus: on the cluster to join, if any, else on this
-    machine, which reads the text and writes the shards in either case.
+    machine, which reads the text and writes the shards in either case. A block whose machine dies
+    is encoded elsewhere.
 
     Inside a task of Ray it is this machine too: a task holds its cores while it waits, so tasks
     that wait for tasks could block each other.
@@ -152,22 +153,12 @@ def encoding_at(address: str | None) -> Encoding:
 
         if ray.get_runtime_context().worker.mode == ray.WORKER_MODE:
             return encoded_blocks
-    return partial(encoded_on_cluster, address=address)
 
+    def encoded(
+        blocks: Iterator[Block], encoder: Encoder, *, processes: int | None = None
+    ) -> Iterator[Encoded]:
+        how: dict[str, Any] = {"actors": "encoders", "workers": processes, "address": address}
+        with batch_inference(partial, Encoder.__getitem__, encoder, **how) as answer:
+            yield from answer(blocks)
 
-def encoded_on_cluster(
-    blocks: Iterator[Block],
-    encoder: Encoder,
-    *,
-    processes: int | None = None,
-    address: str | None = None,
-) -> Iterator[Encoded]:
-    """Yield the rows of ``encoded_blocks``, encoded by ``processes`` actors of one core each, in
-    order; ``None`` uses every free core of the cluster.
-
-    A block whose machine dies is encoded elsewhere. Raises ``ClusterError``.
-    """
-    with batch_inference(
-        partial, Encoder.__getitem__, encoder, actors="encoders", workers=processes, address=address
-    ) as encoded:
-        yield from encoded(blocks)
+    return encoded

@@ -21,13 +21,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
 import torch
 from numpy.typing import NDArray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
 from road_ray.data.batching import INPUTS
@@ -35,7 +35,7 @@ from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
 from road_ray.distillation.teacher import OWN_TOKENS, PLAIN, Teacher, TeacherOptions, inputs_of
 from road_ray.distributed.connection import driver_environment, environment_for_workers
-from road_ray.distributed.room import free_resources, room, scale_up_seconds
+from road_ray.distributed.room import room, scale_up_seconds
 from road_ray.errors import CheckpointError, ClusterError, RoadError
 
 Inputs = Mapping[str, NDArray[np.generic]]
@@ -110,16 +110,14 @@ def packed_logits(teacher: Teacher, inputs: Mapping[str, Any]) -> NDArray[np.gen
     return answer.astype(np.float16)
 
 
-class Request:
+class Request(NamedTuple):
     """A submitted batch: for each teacher the actor that was asked, and the reference of its
     answer.
     """
 
-    def __init__(self, actors: list[Any], inputs: Mapping[str, Any]) -> None:
-        self.actors = actors
-        self.own_tokens = OWN_TOKENS in inputs
-        sent = ray.put(inputs)  # once for all teachers
-        self.refs = [actor.logits.remote(sent) for actor in actors]
+    actors: list[Any]
+    refs: list[Any]
+    own_tokens: bool
 
 
 class ActorEnsemble(Ensemble):
@@ -151,10 +149,13 @@ class ActorEnsemble(Ensemble):
 
     def part(self, numbers: Iterable[int]) -> ActorEnsemble:
         """Return the ensemble of the teachers of these numbers, which this one still owns."""
-        actors, directories = zip(
-            *((self.actors[number], self.directories[number]) for number in numbers), strict=True
+        chosen = list(numbers)
+        return ActorEnsemble(
+            [self.actors[number] for number in chosen],
+            [self.directories[number] for number in chosen],
+            self.timeout_seconds,
+            self.start_timeout_seconds,
         )
-        return ActorEnsemble(actors, directories, self.timeout_seconds, self.start_timeout_seconds)
 
     def submit(self, batch: Mapping[str, object]) -> Request:
         """Send the batch to every teacher, to its replicas in turn, and return at once."""
@@ -163,9 +164,11 @@ class ActorEnsemble(Ensemble):
                 "the ensemble is closed, or its cluster has ended with another one that started it"
                 "\n  fix: start it again, and close the first ensemble of a process last"
             )
-        request = Request([next(turn) for turn in self._turns], packed_inputs(batch))
-        self._open.update(request.refs)
-        return request
+        actors, inputs = [next(turn) for turn in self._turns], packed_inputs(batch)
+        sent = ray.put(inputs)  # once for all teachers
+        refs = [actor.logits.remote(sent) for actor in actors]
+        self._open.update(refs)
+        return Request(actors, refs, OWN_TOKENS in inputs)
 
     def gather(self, handle: Request) -> Tensor:
         """Return the teachers' logits. ``-> [M, B, ..., C]``, fp32.
@@ -178,10 +181,11 @@ class ActorEnsemble(Ensemble):
             if late := _late(late, self.timeout_seconds + self.start_timeout_seconds):
                 reason = "was replaced and did not answer again"
                 raise self._lost_error(handle.refs.index(late[0]), reason)
-        answers = [self._collect(number, ref) for number, ref in enumerate(handle.refs)]
+        seconds = self.timeout_seconds
+        answers = [self._answer(number, ref, seconds) for number, ref in enumerate(handle.refs)]
         self._open -= set(handle.refs)
         self.stats = {  # seconds of the slowest forward pass, figures of the teachers
-            "time/teacher_busy_seconds": max(seconds for _, seconds, _ in answers),
+            "time/teacher_busy_seconds": max(busy for _, busy, _ in answers),
             **numbered({n: figures for n, (_, _, figures) in enumerate(answers)}),
         }
         tensors = [torch.tensor(array, dtype=torch.float32) for array, _, _ in answers]
@@ -192,21 +196,9 @@ class ActorEnsemble(Ensemble):
 
         Raises ``ClusterError`` for one that has not started in time.
         """
-        refs = {
-            actor.health.remote(): teacher
-            for teacher, replicas in enumerate(self.actors)
-            for actor in replicas
-        }
-        deadline, pids = time.monotonic() + self.start_timeout_seconds, []
-        for ref, teacher in refs.items():
-            try:
-                pids.append(int(ray.get(ref, timeout=max(deadline - time.monotonic(), 0.0))))
-            except GetTimeoutError:
-                reason = f"has not started after {self.start_timeout_seconds:g} s; free in the "
-                raise self._lost_error(teacher, f"{reason}cluster: {free_resources()}") from None
-            except RayActorError as error:
-                raise self._lost_error(teacher, f"cannot load: {cause_of(error)}") from None
-        return pids
+        asked = [(n, actor) for n, replicas in enumerate(self.actors) for actor in replicas]
+        refs = [(number, actor.health.remote()) for number, actor in asked]
+        return [self._answer(number, ref, self.start_timeout_seconds) for number, ref in refs]
 
     def close(self) -> None:
         """Stop the teachers if this process started them."""
@@ -223,17 +215,15 @@ class ActorEnsemble(Ensemble):
         limits = self.timeout_seconds, self.start_timeout_seconds
         return ActorEnsemble, (self.actors, self.directories, *limits)
 
-    def _collect(self, teacher: int, ref: Any) -> Answer:
+    def _answer(self, teacher: int, ref: Any, seconds: float) -> Any:
         try:
-            answer: Answer = ray.get(ref, timeout=self.timeout_seconds)
+            return ray.get(ref, timeout=seconds)
         except RayTaskError as error:
             cause = error.cause
             kind = type(cause) if isinstance(cause, RoadError) else ClusterError
             raise kind(f"{self._name(teacher)}: {cause}\n{_KEPT}") from error
-        except RayError as error:  # of the actor, or of an answer that is lost with its machine
-            reason = f"is gone for good: {cause_of(error)}"
-            raise self._lost_error(teacher, reason) from error
-        return answer
+        except RayError as error:  # of the actor, or of an answer that is late or lost
+            raise self._lost_error(teacher, f"does not answer: {cause_of(error)}") from error
 
     def _replace(self, teacher: int, actor: Any) -> None:
         """Kill a late teacher; Ray sends its open requests again once it has restarted."""

@@ -189,7 +189,7 @@ def small(monkeypatch):
 def test_without_an_address_it_is_this_machine(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert encoding_at(None) is encoded_blocks
-    assert encoding_at("somewhere:6379").keywords == {"address": "somewhere:6379"}
+    assert encoding_at("somewhere:6379") is not encoded_blocks
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")
     assert encoding_at(None) is not encoded_blocks, "a job joins its cluster"
 
@@ -206,9 +206,9 @@ def test_inside_a_task_it_is_the_task_itself(cluster):
 
 
 def test_the_command_takes_an_address(cluster, road, tokenizer, tmp_path, monkeypatch):
-    used, encoded = [], module.encoded_on_cluster
+    used = []
     monkeypatch.setattr(
-        module, "encoded_on_cluster", lambda *one, **by: used.append(by) or encoded(*one, **by)
+        module, "batch_inference", lambda *one, **by: used.append(by) or batch_inference(*one, **by)
     )
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     (tmp_path / "text.txt").write_text("\n\n".join(DOCUMENTS))
@@ -216,7 +216,7 @@ def test_the_command_takes_an_address(cluster, road, tokenizer, tmp_path, monkey
     line = ("data", "corpus", tmp_path / "text.txt", tmp_path / "shards")
     made = (*line, "--tokenizer", tmp_path / "tokenizer", "--max-length-tokens", 12)
     assert road(*made, "--address", address).code == 0
-    assert used
+    assert used[0]["address"] == address
     (there,) = tmp_path.glob("shards/*/shard-*")
     content = there.read_bytes()
     there.parent.rename(tmp_path / "before")

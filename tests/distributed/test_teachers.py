@@ -177,7 +177,7 @@ def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):
     ensemble.gather(ensemble.submit(first))
     shutil.rmtree(place)
     os.kill(ensemble.health()[0], signal.SIGKILL)
-    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*lost\) is gone for good"):
+    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*lost\) does not answer: "):
         ensemble.gather(ensemble.submit(first))
 
 
@@ -195,15 +195,6 @@ def test_a_mistake_in_the_batch_names_the_teacher(three):
     with pytest.raises(ClusterError, match="teacher 0"):
         three.gather(three.submit(first | {"input_ids": first["input_ids"] + 1000}))
     assert_close(three.gather(three.submit(first)), three.gather(three.submit(first)))
-
-
-def test_what_travels_of_a_batch_is_small_and_nothing_but_inputs():
-    ids, mask = torch.tensor([[2, 70_000, 3]]), torch.tensor([[True, True, False]])
-    sent = packed_inputs({"input_ids": ids, "attention_mask": mask, "labels": torch.tensor([1])})
-    assert {name: (array.dtype, array.tolist()) for name, array in sent.items()} == {
-        "input_ids": (np.int32, [[2, 70_000, 3]]),
-        "attention_mask": (np.int8, [[1, 1, 0]]),
-    }
 
 
 def test_numbers_keep_their_precision_and_large_logits_are_refused(tmp_path):
@@ -261,5 +252,7 @@ def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories
     broken = make_teacher(tmp_path / "broken", 0)
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-40])
-    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*broken\) cannot load: .*cannot be"):
+    with pytest.raises(
+        ClusterError, match=r"teacher 0 of 1 .*broken\) does not answer: .*cannot be"
+    ):
         start_teachers([broken], NLI, num_cpus=0.5)
