@@ -3,6 +3,7 @@
 ``road predict --workers`` sends chunks of rows, a corpus is encoded in blocks of documents.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -101,9 +102,10 @@ class InferenceActor:
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: object) -> None:
         self._made = cache(partial(make, *arguments))
 
-    def start(self) -> None:
-        """Call ``make``."""
+    def start(self) -> int:
+        """Call ``make``, and return the process id."""
         self._made()
+        return os.getpid()
 
     def compute(self, item: object) -> Any:
         """Return the result of an item."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,9 +32,10 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
 from road_ray.distillation.teacher import OWN_TOKENS, PLAIN, Teacher, TeacherOptions, inputs_of
+from road_ray.distributed.batch_inference import InferenceActor
 from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.distributed.room import room, scale_up_seconds
-from road_ray.errors import CheckpointError, ClusterError, RoadError
+from road_ray.errors import CheckpointError, ClusterError, RoadError, first_line
 
 Inputs = Mapping[str, NDArray[np.generic]]
 Answer = tuple[NDArray[np.generic], float, Mapping[str, float]]
@@ -47,39 +46,29 @@ _LAST_SECONDS = 10.0  # that the end of a run waits for answers that nobody read
 _RETRIES = 3  # of Ray, of a request whose teacher dies
 
 
-class TeacherActor:
-    """Actor that answers one request after the other. Ray can rebuild it from its constructor's
-    arguments.
-    """
+def hosted(
+    environment: tuple[str, Mapping[str, str]],
+    directory: str,
+    task: Task,
+    options: TeacherOptions,
+    device: str,
+    num_threads: int,
+) -> Callable[[Inputs], Answer]:
+    """Load a teacher, and return the function by which its actor answers a batch."""
+    torch.set_num_threads(num_threads)
+    with driver_environment(environment):  # whose relative paths a map of labels has
+        teacher = Teacher(directory, task, options, device)
 
-    def __init__(
-        self,
-        environment: tuple[str, Mapping[str, str]],
-        directory: str,
-        task: Task,
-        options: TeacherOptions,
-        device: str,
-        num_threads: int,
-    ) -> None:
-        torch.set_num_threads(num_threads)
-        with driver_environment(environment):  # relative paths are those of the driver
-            self._teacher = Teacher(directory, task, options, device)
-
-    def logits(self, inputs: Inputs) -> Answer:
-        """Return the packed logits of a batch, ``[B, ..., L] -> [B, ..., C]``, with the seconds of
-        the forward pass and the figures of the teacher.
-        """
+    def answer(inputs: Inputs) -> Answer:
         began = time.perf_counter()
         tensors: dict[str, Any] = {
             name: array if name == "texts" else torch.tensor(array)
             for name, array in inputs.items()
         }
-        answer = packed_logits(self._teacher, tensors)
-        return answer, time.perf_counter() - began, self._teacher.stats
+        logits = packed_logits(teacher, tensors)
+        return logits, time.perf_counter() - began, teacher.stats
 
-    def health(self) -> int:
-        """Return the process id, once the teacher is loaded."""
-        return os.getpid()
+    return answer
 
 
 def packed_inputs(batch: Mapping[str, object]) -> Inputs:
@@ -166,7 +155,7 @@ class ActorEnsemble(Ensemble):
             )
         actors, inputs = [next(turn) for turn in self._turns], packed_inputs(batch)
         sent = ray.put(inputs)  # once for all teachers
-        refs = [actor.logits.remote(sent) for actor in actors]
+        refs = [actor.compute.remote(sent) for actor in actors]
         self._open.update(refs)
         return Request(actors, refs, OWN_TOKENS in inputs)
 
@@ -197,7 +186,7 @@ class ActorEnsemble(Ensemble):
         Raises ``ClusterError`` for one that has not started in time.
         """
         asked = [(n, actor) for n, replicas in enumerate(self.actors) for actor in replicas]
-        refs = [(number, actor.health.remote()) for number, actor in asked]
+        refs = [(number, actor.start.remote()) for number, actor in asked]
         return [self._answer(number, ref, self.start_timeout_seconds) for number, ref in refs]
 
     def close(self) -> None:
@@ -223,7 +212,7 @@ class ActorEnsemble(Ensemble):
             kind = type(cause) if isinstance(cause, RoadError) else ClusterError
             raise kind(f"{self._name(teacher)}: {cause}\n{_KEPT}") from error
         except RayError as error:  # of the actor, or of an answer that is late or lost
-            raise self._lost_error(teacher, f"does not answer: {cause_of(error)}") from error
+            raise self._lost_error(teacher, f"does not answer: {first_line(error)}") from error
 
     def _replace(self, teacher: int, actor: Any) -> None:
         """Kill a late teacher; Ray sends its open requests again once it has restarted."""
@@ -255,12 +244,6 @@ def _late(refs: list[Any], seconds: float) -> list[Any]:
     """Wait for the references, and return those that are not ready after this time."""
     late: list[Any] = ray.wait(refs, num_returns=len(refs), timeout=seconds)[1]
     return late
-
-
-def cause_of(error: RayError) -> str:
-    """Return the message of the constructor's error, without Ray's remote traceback."""
-    messages = re.findall(r"(?ms)^road_ray\.errors\.\w+: (.*)", str(error))
-    return messages[-1].strip() if messages else str(error).strip()
 
 
 def start_teachers(
@@ -297,7 +280,7 @@ def start_teachers(
     room("teachers", count + other_teachers, needed, remedy=remedy)
     if scale_up_seconds():  # new machines may come later than teachers have to load
         room("teachers", count, needed, free=True)
-    actor = ray.remote(
+    actor = ray.remote(InferenceActor).options(
         num_cpus=num_cpus,
         num_gpus=num_gpus,
         resources=dict(resources or {}),
@@ -305,11 +288,13 @@ def start_teachers(
         max_task_retries=_RETRIES,
         # The loss of one machine must not lose all replicas of a teacher.
         scheduling_strategy="DEFAULT" if replicas == 1 else "SPREAD",
-    )(TeacherActor)
-    environment, places = environment_for_workers(), [str(name) for name in directories]
+    )
+    environment, paths = environment_for_workers(), map(Path, directories)
+    places = [str(path.resolve() if path.is_dir() else path) for path in paths]
     how = task, teacher, "cuda" if num_gpus else "cpu", max(1, int(num_cpus))
     actors = [
-        tuple(actor.remote(environment, place, *how) for _ in range(replicas)) for place in places
+        tuple(actor.remote(hosted, environment, place, *how) for _ in range(replicas))
+        for place in places
     ]
     ensemble = ActorEnsemble(actors, places, timeout_seconds, start_timeout_seconds, owner=True)
     try:
