@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from road_ray.distributed.connection import environment_for_workers
-from road_ray.distributed.room import SCALE_UP_VARIABLE, fitting, no_room, room, scale_up_seconds
+from road_ray.distributed.room import fitting, room, scale_up_seconds
 from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, perform
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-Resources = Mapping[str, float]
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
 # Tune's own state is never read again, so it writes none, and no logs.
 _SETTINGS = {
@@ -111,7 +110,11 @@ def _tune(
     resources = {"CPU": OWN_CPUS if demand else config.cpus_per_trial}
     resources |= {"GPU": config.gpus_per_trial} if config.gpus_per_trial else {}
     room("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
-    at_once = max_concurrent(config, demand, ray.cluster_resources(), ray.available_resources())
+    for stage in demand:
+        if stage.workers:  # a core for the trial itself too
+            room("processes of a trial", stage.min_workers + 1, {"CPU": 1.0})
+            room("workers of a trial", stage.min_workers, {"GPU": stage.gpus_per_worker})
+    at_once = max_concurrent(config, demand, ray.available_resources())
     # Trials that wait for resources: one, so that few are drawn early, unless machines are added.
     pending = config.max_concurrent if scale_up_seconds() else None
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending or 1)
@@ -162,39 +165,26 @@ def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:
 
 
 def max_concurrent(
-    config: SearchConfig, stages: Sequence[StageDemand], total: Resources, free: Resources
+    config: SearchConfig, stages: Sequence[StageDemand], free: Mapping[str, float]
 ) -> int | None:
     """Return how many trials may run at the same time: ``max_concurrent``, or else as many as the
     ``free`` resources of a cluster allow, whichever stages they are in; one at a time if they start
     teachers of their own. None: Tune counts trials without processes of their own.
-
-    Raises ``ClusterError`` for a stage whose workers do not fit ``total``, the resources of a
-    cluster that adds no machines.
     """
 
-    def needed(stage: StageDemand, workers: int) -> dict[str, float]:
-        cpus = OWN_CPUS + workers if workers else config.cpus_per_trial
-        gpus = config.gpus_per_trial + workers * stage.gpus_per_worker
-        return {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+    def places(stage: StageDemand) -> int:
+        cpus = OWN_CPUS + stage.workers if stage.workers else config.cpus_per_trial
+        gpus = config.gpus_per_trial + stage.workers * stage.gpus_per_worker
+        needed = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+        return 1 if stage.teachers else fitting(free, needed, 1)
 
-    for stage in stages:
-        least = needed(stage, stage.min_workers)
-        if stage.workers and not fitting(total, least, 1) and not scale_up_seconds():
-            raise no_room(
-                f"the cluster has no room for a trial with {stage.min_workers} workers",
-                {name: f"{amount:g}" for name, amount in least.items()},
-                total,
-                f"lower workers or gpus_per_trial, or add nodes; set {SCALE_UP_VARIABLE} if the "
-                "cluster adds nodes by itself",
-            )
     if config.max_concurrent or not stages:
         return config.max_concurrent
-    counts = [1 if s.teachers else fitting(free, needed(s, s.workers), 1) for s in stages]
-    places = max(1, min(counts))
+    at_once = max(1, min(map(places, stages)))
     if scale_up_seconds():
         _log.warning(
             "max_concurrent is not given: %d trials run at the same time, as many as the machines "
             "that are up have room for; with max_concurrent=N, the cluster adds machines for N",
-            places,
+            at_once,
         )
-    return places
+    return at_once

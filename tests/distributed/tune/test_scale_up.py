@@ -59,27 +59,29 @@ def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):
     ],
 )
 def test_as_many_trials_run_as_the_cluster_has_room_for(stages, trials):
-    total = {"CPU": 16.0, "GPU": 4.0}
-    assert max_concurrent(config(), stages, total, total) == trials
-    assert max_concurrent(config(max_concurrent=7), stages, total, total) == 7
+    free = {"CPU": 16.0, "GPU": 4.0}
+    assert max_concurrent(config(), stages, free) == trials
+    assert max_concurrent(config(max_concurrent=7), stages, free) == 7
 
 
+def test_a_growing_cluster_runs_at_least_one_and_is_told_how_to_run_more(monkeypatch, caplog):
+    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
+    assert max_concurrent(config(), (StageDemand(workers=4, min_workers=4),), {"CPU": 2.0}) == 1
+    assert "max_concurrent is not given: 1 trials" in caplog.text
+
+
+@pytest.mark.ray
 @pytest.mark.parametrize(
-    ("demand", "total"),
+    "demand",
     [
-        (StageDemand(workers=4, min_workers=4), {"CPU": 4}),  # and nothing left for the trial
-        (StageDemand(workers=2, gpus_per_worker=1.0, min_workers=2), {"CPU": 64, "GPU": 2}),
-        (StageDemand(workers=4, min_workers=2), {"CPU": 2}),
+        StageDemand(workers=4, min_workers=4),  # of four cores, and nothing left for the trial
+        StageDemand(workers=2, gpus_per_worker=1.0, min_workers=2),
     ],
 )
-def test_workers_without_room_are_refused(demand, total, monkeypatch, caplog):
-    stages = (StageDemand(), demand)
-    asked = config(gpus_per_trial=0.5)
-    with pytest.raises(ClusterError, match=r"no room for a trial with \d workers"):
-        max_concurrent(asked, stages, total, total)
-    monkeypatch.setenv(SCALE_UP_VARIABLE, "60")
-    assert max_concurrent(asked, stages, total, total) == 1
-    assert "max_concurrent is not given: 1 trials" in caplog.text
+def test_workers_without_room_are_refused(cluster, tmp_path, demand):
+    stages = StageDemand(), demand
+    with pytest.raises(ClusterError, match=r"has room for \d of \d \w+ of a trial"):
+        search(config(), "s", tmp_path, lambda: nullcontext(None), demand=stages)
 
 
 def until_three_are_drawn(directory, record, on_report):
