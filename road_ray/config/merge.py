@@ -4,10 +4,11 @@ each value.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +20,7 @@ from road_ray.config.yaml_files import parse_value, read_yaml
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=Config)
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 _TRUTHS, _NUMBERS = ("true", "false"), {"integer", "number"}
 Overrides = Sequence[str] | Mapping[str, Any]
 
@@ -29,7 +31,7 @@ def load(
     base: Mapping[str, Any] | None = None,
     path: Path | None = None,
     overrides: Overrides = (),
-    keys: Mapping[str, object] = MappingProxyType({}),
+    keys: Mapping[str, object] = _NONE,
 ) -> T:
     """Return the configuration of a preset (``base``), overridden by a YAML file, overridden by
     ``a.b=value``, overridden by ``keys``.
@@ -41,7 +43,7 @@ def load(
     remedy.
     """
     merged = _Merged(kind, str(path) if path else "configuration")
-    merged.put((), base or {}, "preset")
+    merged.put(base or {}, "preset")
     if path is not None:
         try:
             merged.put_file(path)
@@ -59,7 +61,7 @@ def override(config: T, changes: Overrides) -> T:
     ``["optimizer.peak_lr=1e-4"]``.
     """
     merged = _Merged(type(config), "configuration")
-    merged.put((), to_dict(config), "configuration")
+    merged.put(to_dict(config), "configuration")
     merged.put_overrides(changes)
     return merged.validated(type(config))
 
@@ -71,31 +73,20 @@ def preset_named_in(path: Path) -> str | None:
 
 
 class _Merged:
-    """Values from several sources over the defaults, with the origin of each value."""
+    """Values from several sources over the defaults, and the sources, the last first."""
 
     def __init__(self, kind: type[Config], name: str) -> None:
         self.kind = kind
         self.name = name
-        self.values: dict[str, Any] = deepcopy(schema.default_of(schema.schema_of(kind)))
-        self.origins: dict[Key, str] = {}
+        self.values: dict[str, Any] = schema.default_of(schema.schema_of(kind))
+        self.sources: list[tuple[Any, str, Mapping[Key, int]]] = []
         self.problems: list[Problem] = []
 
-    def put(self, key: Key, value: Any, origin: str = "") -> None:
-        """Merge a value from a source, such as ``preset``, into a key."""
-        if key and origin:
-            self.origins[key] = origin
-        node = at(self.kind, key) if key else schema.schema_of(self.kind)
-        if isinstance(value, BaseModel):
-            value = to_dict(value)
-        if value is None and node and schema.is_section(node):
-            value = {}  # "optimizer:" with nothing below it
-        if isinstance(value, Mapping):
-            self._section(key)
-            for name, below in value.items():
-                self.put((*key, str(name)), below, origin)
-            return
-        self._forget_below(key)
-        self._section(key[:-1])[str(key[-1])] = _plain(value)
+    def put(self, values: Mapping[str, Any], where: str, lines: Mapping[Key, int] = _NONE) -> None:
+        """Merge the values of a source, such as ``preset``; those of a file have lines."""
+        given = _plain(values, schema.schema_of(self.kind))
+        self.values = merge(self.values, given)
+        self.sources.insert(0, (given, where, lines))
 
     def put_file(self, path: Path) -> None:
         """Merge the values of a YAML file."""
@@ -104,8 +95,7 @@ class _Merged:
             written.values.pop("preset", None)
         locate_beside(self.kind, path, written.values)
         self.kind.locate(written.values, path)
-        self.put((), written.values)
-        self.origins |= {key: f"{path}:{line}" for key, line in written.lines.items()}
+        self.put(written.values, str(path), written.lines)
 
     def put_overrides(self, overrides: Overrides) -> None:
         """Merge overrides: texts ``key=value``, or values by dotted key."""
@@ -113,7 +103,7 @@ class _Merged:
         texts = [overrides] if isinstance(overrides, str) else overrides
         for text in texts:
             name = text.partition("=")[0].strip() if is_text else str(text)
-            value = text if isinstance(texts, Sequence) else texts[text]
+            value: Any = text if isinstance(texts, Sequence) else texts[text]
             where = f"override {text if is_text else f'{name}={schema.format_value(value)}'!r}"
             key = tuple(name.split("."))
             try:
@@ -126,10 +116,9 @@ class _Merged:
                 continue
             if value in _TRUTHS and "boolean" in schema.types(at(self.kind, key) or {}):
                 value = value == "true"
-            for depth in range(1, len(key)):
-                self.origins.setdefault(key[:depth], where)
-            self._section(key[:-1])
-            self.put(key, value, where)
+            for part in reversed(key):
+                value = {part: value}
+            self.put(value, where)
 
     def validated(self, kind: type[T]) -> T:
         """Return the configuration of all sources.
@@ -159,65 +148,59 @@ class _Merged:
                 continue
             reported.add(key)
             where = self._where(key)
-            if not key:  # of the whole: at the key that the message begins with, or one below it
-                named = messages.message_of(entry).split(maxsplit=1)[0].rstrip(":,").split(".")
-                below = [k for k in self.origins if k[: len(named)] == tuple(named)]
-                where = self._where(next(iter(below), tuple(named)))
+            if not key:  # of the whole: at the key that the message begins with
+                named = messages.message_of(entry).split(maxsplit=1)[0].rstrip(":,")
+                where = self._where(tuple(named.split(".")))
             if entry["type"] == "extra_forbidden":
-                for leaf, value in self._unknown_leaves(key, entry["input"], where):
+                leaves = {key: entry["input"]}
+                # A section of a file is one mistake; each override of a key in one is its own.
+                if where.startswith("override ") and isinstance(entry["input"], Mapping):
+                    below = schema.flatten(entry["input"], keep_empty=True).items()
+                    leaves = {(*key, *name.split(".")): value for name, value in below} or leaves
+                for leaf, value in leaves.items():
                     yield messages.unknown_key(self.kind, leaf, value, self._where(leaf))
             elif entry["type"] == "missing":
                 yield messages.missing_key(self.kind, key, where)
             else:
                 yield messages.invalid_value(self.kind, key, entry, where)
 
-    def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
-        """Yield an unknown key and its value. An unknown section of a file is one mistake; each
-        override that sets a key in one is a mistake of its own.
-        """
-        if where.startswith("override ") and isinstance(value, Mapping) and value:
-            for name, below in value.items():
-                yield from self._unknown_leaves((*key, name), below, where)
-        else:
-            yield key, value
-
     def _key(self, location: Sequence[str | int]) -> Key:
         """Return the key of pydantic's location, without the names of union branches in it."""
         key: Key = ()
-        value: Any = self.values
         for part in location:
-            inside = isinstance(value, Mapping) and part in value
-            if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
-                key, value = (*key, part), value[part]
+            if _is_in(self.values, (*key, part)):
+                key = (*key, part)
             elif at(self.kind, (*key, part)) is not None:
                 return (*key, part)  # not set
         return key
 
     def _where(self, key: Key) -> str:
-        known = (key[:n] for n in range(len(key), 0, -1))
-        return next((self.origins[k] for k in known if k in self.origins), self.name)
+        """Return the place of the last source that has a key, or else a section that it is in."""
+        for length in range(len(key), 0, -1):
+            for values, where, lines in self.sources:
+                if _is_in(values, part := key[:length]):
+                    return f"{where}:{lines[part]}" if part in lines else where
+        return self.name
 
     def _line(self, problem: Problem) -> tuple[int, int]:
         """Return a sort key: the mistakes of the file first, from top to bottom."""
         name, _, line = problem.where.rpartition(":")
         return (0, int(line)) if name == self.name and line.isdecimal() else (1, 0)
 
-    def _section(self, key: Key) -> dict[str, Any]:
-        """Return the mapping at a key; one that is missing, or another value, becomes an empty
-        mapping, which pydantic fills with the defaults.
-        """
-        section = self.values
-        for depth, part in enumerate(key, 1):
-            if not isinstance(section.get(str(part)), dict):
-                self._forget_below(key[:depth])
-                section[str(part)] = {}
-            section = section[str(part)]
-        return section
 
-    def _forget_below(self, key: Key) -> None:
-        """Remove the origins of the values below a key."""
-        for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
-            del self.origins[below]
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two trees merged key by key; what is no mapping in both is that of ``above``."""
+    trees = {n for n in below.keys() & above.keys() if isinstance(below[n], Mapping)}
+    both = {n: merge(below[n], above[n]) for n in trees if isinstance(above[n], Mapping)}
+    return {**below, **above, **both}
+
+
+def _is_in(values: object, key: Key) -> bool:
+    try:
+        reduce(getitem, key, cast("Any", values))
+    except (LookupError, TypeError):
+        return False
+    return True
 
 
 def locate_beside(
@@ -296,8 +279,15 @@ def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, o
         yield key, value
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as YAML has it."""
+def _plain(value: Any, node: Node) -> Any:
+    """Return a value as YAML has it; nothing below the name of a section is an empty section."""
+    if isinstance(value, BaseModel):
+        value = to_dict(value)
+    if value is None and node and schema.is_section(node):
+        return {}
+    if isinstance(value, Mapping):
+        names = {str(name): below for name, below in value.items()}
+        return {name: _plain(below, at(node, (name,)) or {}) for name, below in names.items()}
     if hasattr(value, "item") and hasattr(value, "dtype"):
         return value.item()  # a NumPy scalar, as samplers draw them
     return str(value) if isinstance(value, Path) else value

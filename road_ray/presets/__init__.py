@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import read_yaml
+from road_ray.config.merge import merge
 from road_ray.errors import ConfigError, did_you_mean
 
 
@@ -37,7 +38,7 @@ class Preset:
         """Return the keys that the preset and those that it begins with set."""
         written = read_yaml(self.path).values
         before = written.pop("preset", None)
-        return _merged(PRESETS[before].values(), written) if before else written
+        return merge(PRESETS[before].values(), written) if before else written
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -59,13 +60,6 @@ def get_preset(name: str, verb: str | None = None) -> Preset:
             "  fix: use one of these; `road presets NAME` prints its keys"
         )
     return PRESETS[name]
-
-
-def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in above.items():
-        both = isinstance(value, Mapping) and isinstance(below.get(name), dict)
-        below[name] = _merged(below[name], value) if both else value
-    return below
 
 
 __all__ = ["PRESETS", "Preset", "get_preset"]
