@@ -19,7 +19,6 @@ from road_ray.cli.configuration import explain, init, presets, schema
 from road_ray.cli.data import data_app
 from road_ray.cli.inference import export, label, predict, push, serve
 from road_ray.cli.options import (
-    KEYS_AS_WORDS,
     AddressOption,
     CommandLine,
     GpusOption,
@@ -144,7 +143,7 @@ def _register(verb: Verb) -> None:
         if verb.file:
             names = f"`road {name} RUN FILE` is short for {word}=RUN {verb.file}=FILE."
         epilog = f"{names} {epilog}"
-    app.command(name, context_settings=KEYS_AS_WORDS, epilog=epilog)(command)
+    app.command(name, epilog=epilog)(command)
 
 
 for _verb in VERBS.values():
@@ -152,10 +151,11 @@ for _verb in VERBS.values():
 # Further commands, which `road --help` lists below the verbs.
 _COMMANDS = (
     *(init, predict, label, export, serve, push, sweep),
-    *(report, plan, check, presets, schema, explain),
+    *(report, check, presets, schema, explain),
 )
 for _command in _COMMANDS:
-    app.command(context_settings=KEYS_AS_WORDS if _command in (sweep, plan) else None)(_command)
+    app.command()(_command)
+app.command(context_settings={"ignore_unknown_options": True})(plan)  # those of its verb
 app.command(context_settings=submit_settings)(submit)
 
 

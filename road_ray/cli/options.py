@@ -14,10 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.config.messages import nearest_keys
 from road_ray.config.schema import at, is_section
 from road_ray.config.yaml_files import DATA_SUFFIXES
-from road_ray.errors import ConfigError
 from road_ray.presets import PRESETS
 from road_ray.reporting.text_tables import aligned
 from road_ray.verbs import CONFIGURABLE, configuration_class, configure, keys_of
@@ -74,8 +72,6 @@ def is_verbose() -> bool:
     return _logger.isEnabledFor(logging.DEBUG)
 
 
-# An unknown option reaches `refuse_options`, whose message says how keys are written.
-KEYS_AS_WORDS: dict[str, Any] = {"ignore_unknown_options": True}
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 PresetOption = Annotated[
     str | None,
@@ -98,23 +94,6 @@ SeedOption = Annotated[
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="address of a running Ray cluster")
 ]
-
-
-def refuse_options(words: Sequence[str], verb: str) -> None:
-    """Raise ``ConfigError`` for a word that starts with a dash, because it is an unknown option."""
-    word = next((word for word in words if word.startswith("-")), None)
-    if word is None:
-        return
-    name = word.partition("=")[0].lstrip("-").replace("-", "_")
-    known = keys_of(CONFIGURABLE if verb == "sweep" else [verb])  # a sweep takes those of its verb
-    near = next(iter(nearest_keys(name, known)), None)
-    meant = f"{near}=VALUE" if near else "optimizer.peak_lr=1e-4"
-    raise ConfigError(
-        f"No such option: {word}\n"
-        "  allowed: the options of `--help`, and keys of the configuration as key=value\n"
-        f"  fix: {'did you mean' if near else 'write it like'} {meant}{'?' if near else ';'} "
-        f"`road schema {verb}` lists the keys"
-    )
 
 
 def is_override(word: str) -> bool:
@@ -164,7 +143,7 @@ class CommandLine:
         file is its value. Flags are the last overrides; those that are None are left out.
         """
         if file:
-            plain = [name for name in words if not is_override(name) and name[:1] != "-"]
+            plain = [name for name in words if not is_override(name)]
             models = [name for name in plain if _is_model(name)]
             others = [name for name in plain if name not in models[:1]]
             data = [name for name in others if Path(name).suffix not in (".yaml", ".yml")]
@@ -173,7 +152,7 @@ class CommandLine:
             words = [name for name in words if name not in (*models[:1], *data[:1])]
         elif word and words:
             first, *others = words
-            if not (first.startswith("-") or is_override(first) or Path(first).suffix):
+            if not (is_override(first) or Path(first).suffix):
                 flags[word], words = first, others
         path = Path(words[0]) if words and not is_override(words[0]) else None
         flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]
@@ -181,5 +160,4 @@ class CommandLine:
 
     def config(self, verb: str) -> Any:
         """Return the configuration of ``verb``."""
-        refuse_options([str(self.path or ""), *self.overrides], verb)
         return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)

@@ -15,7 +15,6 @@ from road_ray.cli.options import (
     VerboseOption,
     argument,
     complete_words,
-    refuse_options,
     tell,
 )
 from road_ray.reporting.text_tables import aligned
@@ -46,7 +45,6 @@ def sweep(
 
     max_concurrent=N limits the trials that run at once, retry_failed=true tries failed trials
     again; `road schema sweep` lists all keys. To resume, run the same command."""
-    refuse_options(arguments or [], "sweep")
     line = CommandLine.read(
         arguments or [],
         run_dir=run_dir,

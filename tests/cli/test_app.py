@@ -161,9 +161,8 @@ def test_a_warning_is_shown_once():
     [
         (("nope",), "No such command 'nope'"),
         (("reproduce", "--sead", "1"), "No such option: --sead"),
-        (("finetune", "--nope"), "write it like optimizer.peak_lr=1e-4"),
-        (("plan", "finetune", "--learning_rate", "3"), "did you mean optimizer.peak_lr=VALUE?"),
-        (("sweep", "weighted_kd", "--batch_size=3"), "No such option: --batch_size=3"),
+        (("plan", "finetune", "--learning_rate", "3"), "No such option: --learning_rate"),
+        (("sweep", "weighted_kd", "--batch_size=3"), "No such option: --batch_size"),
         (("finetune", "--preset", "electra_smll"), "allowed for `road finetune`: glue, "),
         (("distill", "--preset", "squad_v2_small"), "allowed: weighted_kd_squad_v2"),
         (("finetune", "--seed", "x"), "Invalid value for '--seed'"),
