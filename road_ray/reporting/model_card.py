@@ -6,14 +6,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruamel.yaml import YAML
-
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
+from road_ray.config.yaml_files import plain_yaml
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, Hub
 from road_ray.reporting.pages.page import template
@@ -66,8 +64,6 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     metrics = dict(model.pop("metrics", {}))
     packages = run.environment.get("packages") or {}
     length = run.model.get("max_length_tokens")
-    configuration = StringIO()
-    YAML().dump(without_places(dict(run.config)), configuration)
     card = template("card.md.jinja", plain=_plain, code=_code, fenced=_fenced)
     text = card.render(
         run=run,
@@ -86,7 +82,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         ],
         facts=flatten({name: value for name, value in model.items() if name != "teachers"}),
         versions=_plain(", ".join(f"{name} {number}" for name, number in packages.items())),
-        configuration=configuration.getvalue().rstrip(),
+        configuration=plain_yaml(without_places(dict(run.config))).rstrip(),
         length=length if isinstance(length, int) else 512,
         several=config.get("problem_type") == "multi_label_classification",
         special_head=any(run.settings.get(f"data.{h.key}") == h.value for h in SPECIAL_HEADS),

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.config.yaml_files import read_yaml
@@ -41,22 +39,6 @@ _ROUTINE = (
 )
 
 ModelFacts = dict[str, Any]  # the content of road_ray.json
-
-
-class _Environment(BaseModel):
-    packages: dict[str, Any] | None = None
-    devices: list[str] | None = None
-
-
-class _Corpus(BaseModel):
-    tokens: int = 0
-
-
-class _Model(BaseModel):
-    init: str | None = None
-    teachers: list[dict[str, Any]] | None = None
-    datasets: list[str] | None = None
-    corpus: _Corpus | None = None
 
 
 @dataclass(frozen=True)
@@ -175,13 +157,11 @@ def read_run(directory: Path) -> RunRecord:
     """
     problems: list[str] = []
 
-    def read(name: str, reader: Callable[[Path], Any], kind: Any = object) -> Any:
+    def read(name: str, reader: Callable[[Path], Any]) -> Any:
         path = directory / name
         try:
-            content = reader(path) if path.is_file() else None
-            TypeAdapter(kind | None).validate_python(content)
-            return content
-        except (OSError, RoadError, ValidationError) as error:
+            return reader(path) if path.is_file() else None
+        except (OSError, RoadError) as error:
             why = " ".join(str(error).splitlines()[:3])
             problems.append(f"{name} is damaged and left out: {why}")
             return None
@@ -189,11 +169,11 @@ def read_run(directory: Path) -> RunRecord:
     return RunRecord(
         directory,
         config=redact(read(CONFIG, lambda path: read_yaml(path).values) or {}),
-        environment=redact(read("environment.json", read_json, _Environment) or {}),
+        environment=redact(read("environment.json", read_json) or {}),
         rows=read("metrics.jsonl", read_metrics) or [],
-        metrics=read("metrics.json", read_json, dict[str, float | None]) or {},
+        metrics=read("metrics.json", read_json) or {},
         events=[redact(event) for event in read("events.jsonl", read_rows) or []],
-        model=redact(read("hf/road_ray.json", read_json, _Model) or {}),
+        model=redact(read("hf/road_ray.json", read_json) or {}),
         problems=tuple(problems),
     )
 
