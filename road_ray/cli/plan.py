@@ -12,7 +12,7 @@ import typer
 from road_ray.cli.options import argument, complete_words, tell
 from road_ray.config import Config
 from road_ray.errors import ConfigError
-from road_ray.reporting.text_tables import aligned
+from road_ray.reporting.text_tables import aligned, duration
 from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
         for row in estimate["rows"]
     ]
     total = (
-        f"{estimate['runs']} of these are left to run: about {duration(estimate['hours'])} with "
-        f"{estimate['max_concurrent'] or 1} at a time, by a few steps timed on this machine"
+        f"{estimate['runs']} of these are left to run: about "
+        f"{duration(3600 * estimate['hours'])} with {estimate['max_concurrent'] or 1} at a time, by "
+        "a few steps timed on this machine"
     )
     return f"{aligned(rows)}\n\n{total}"
 
@@ -82,7 +83,7 @@ def format_plan(plan: Mapping[str, Any]) -> str:
     available = memory.pop("available")
     need = ", ".join(f"{name} {_size(count)}" for name, count in memory.items())
     low, high = plan["measured_step_range"]
-    every = plan["hours"] / plan["measured_step_seconds"]
+    every = 3600 * plan["hours"] / plan["measured_step_seconds"]
     found: dict[str, object] = {
         "runs": plan["runs"],
         "steps": f"{plan['steps']:,}",
@@ -105,13 +106,6 @@ def format_plan(plan: Mapping[str, Any]) -> str:
             f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
         )
     return aligned([{"what": name, "value": value} for name, value in found.items()])
-
-
-def duration(hours: float) -> str:
-    """Return hours as text, in seconds or minutes where they are few."""
-    if hours < 1 / 60:
-        return f"{3600 * hours:.1f} s"
-    return f"{60 * hours:.1f} min" if hours < 1 else f"{hours:.2f} h"
 
 
 def _size(count: float) -> str:

@@ -17,7 +17,7 @@ from road_ray.cli.options import (
     complete_words,
     tell,
 )
-from road_ray.reporting.text_tables import aligned
+from road_ray.reporting.text_tables import aligned, duration
 from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
     """Print the plan of a trial's first run, without sampled values, and that of all trials."""
-    from road_ray.cli.plan import duration, format_plan
+    from road_ray.cli.plan import format_plan
     from road_ray.recipes.plan import plan
     from road_ray.recipes.sweep.sweep import check_sources
     from road_ray.recipes.sweep.trials import base_config
@@ -112,6 +112,6 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
         f"{config.name}: {config.most_trials} trials of {config.seeds} x {config.verb}{after}, "
         f"which draw {', '.join(config.space)}; the first run of one, before values are drawn:",
         format_plan(costs),
-        f"all trials  {runs:,} such runs{then}: {duration(total['hours'])} with {side} at a time"
-        f"{early}",
+        f"all trials  {runs:,} such runs{then}: {duration(3600 * total['hours'])} with {side} at "
+        f"a time{early}",
     )

@@ -4,9 +4,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from road_ray.reporting.pages.page import State
+from road_ray.reporting.pages.page import Cell, Row, State
 from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.text_tables import notes
 
@@ -19,21 +18,16 @@ DATA, TEACHERS, MODEL, COMMUNICATION = "data", "waiting for teachers", "model", 
 _MUCH = 0.10  # least share of a step for advice on a part of it
 
 
-class Check(NamedTuple):
-    """One reading with a verdict."""
-
-    name: str
-    reading: str
-    state: State
-    about: str
+def _check(name: str, reading: str, state: State, about: str) -> Row:
+    return [name, Cell(reading, state=state), about]
 
 
-def checks(run: RunRecord) -> list[Check]:
-    """Return every health check that applies to this run."""
+def checks(run: RunRecord) -> list[Row]:
+    """Return every health check that applies to this run: name, reading with a verdict, reason."""
     return [*_losses(run), *_gradients(run), *_teachers(run), *_metrics(run)]
 
 
-def _losses(run: RunRecord) -> Iterator[Check]:
+def _losses(run: RunRecord) -> Iterator[Row]:
     """Check that all values are finite, and compare the last quarter of each training loss with the
     first, for at most three losses.
     """
@@ -41,7 +35,7 @@ def _losses(run: RunRecord) -> Iterator[Check]:
         broken = sum(1 for row in run.rows if any(row.get(n, 0) is None for n in names))
         about = f"{broken} of {len(run.rows)} rows have a loss or gradient that is not finite"
         reading = f"{1 - broken / len(run.rows):.0%}"
-        yield Check("finite", reading, "bad" if broken else "good", about)
+        yield _check("finite", reading, "bad" if broken else "good", about)
     for name in loss_names(run)[:3]:
         values = [value for _, value in run.series(name)]
         if quarter := len(values) // 4:
@@ -49,10 +43,10 @@ def _losses(run: RunRecord) -> Iterator[Check]:
             fall = (before - after) / abs(before) if before else 0.0
             about = f"mean of the first quarter {before:.3g}, of the last {after:.3g}"
             state = _state(fall, good=0.02, fair=-0.05)
-            yield Check(f"{name.removeprefix('train/')} loss", f"{-fall:+.0%}", state, about)
+            yield _check(f"{name.removeprefix('train/')} loss", f"{-fall:+.0%}", state, about)
 
 
-def _gradients(run: RunRecord) -> Iterator[Check]:
+def _gradients(run: RunRecord) -> Iterator[Row]:
     """Check the share of clipped gradients, and what a discriminator has to detect."""
     norms = [value for _, value in run.series("train/grad_norm")]
     limit = run.settings.get("optimizer.max_grad_norm")
@@ -60,27 +54,27 @@ def _gradients(run: RunRecord) -> Iterator[Check]:
         share = sum(norm > limit for norm in norms) / len(norms)
         about = f"share of rows above optimizer.max_grad_norm = {limit:g}"
         about += "" if share < 0.9 else ": the limit determines the step size, not the gradient"
-        yield Check("clipped", f"{share:.0%}", "good" if share < 0.9 else "fair", about)
+        yield _check("clipped", f"{share:.0%}", "good" if share < 0.9 else "fair", about)
     if (area := run.last("train/detection_auc")) is not None:
         about = "area under the ROC curve of the discriminator; 0.5 is guessing"
-        yield Check("detection", f"{area:.2f}", _state(area, good=0.7, fair=0.55), about)
+        yield _check("detection", f"{area:.2f}", _state(area, good=0.7, fair=0.55), about)
     if (replaced := run.last("train/replaced_fraction")) is not None:
         about = "tokens that the generator replaced; with few of them there is little to detect"
-        yield Check("replaced", f"{replaced:.1%}", "good" if replaced > 0.04 else "fair", about)
+        yield _check("replaced", f"{replaced:.1%}", "good" if replaced > 0.04 else "fair", about)
 
 
-def _teachers(run: RunRecord) -> Iterator[Check]:
+def _teachers(run: RunRecord) -> Iterator[Row]:
     counts = right_counts(run)
     if len(counts) > 1 and (total := sum(counts)):
         wrong, split = counts[0] / total, sum(counts[1:-1]) / total
         about = "rows on which some teachers are right and some wrong; only on these does a "
         about += "weighting rule differ from the mean"
-        yield Check("teachers divided", f"{split:.1%}", "good" if split > 0.02 else "fair", about)
+        yield _check("teachers divided", f"{split:.1%}", "good" if split > 0.02 else "fair", about)
         state = _state(-wrong, good=-0.3, fair=-0.6)
-        yield Check("all teachers wrong", f"{wrong:.0%}", state, "on rows of the training set")
+        yield _check("all teachers wrong", f"{wrong:.0%}", state, "on rows of the training set")
 
 
-def _metrics(run: RunRecord) -> Iterator[Check]:
+def _metrics(run: RunRecord) -> Iterator[Row]:
     """Check what a model abstains on or predicts always, truncated rows, and rows that were trained
     on.
     """
@@ -94,13 +88,13 @@ def _metrics(run: RunRecord) -> Iterator[Check]:
             state: State = "good" if abs(silent - true) < 0.2 else "fair"
             if silent > 0.95 and true < 0.9:
                 state, about = "bad", f"{about}. The model has learnt to abstain, not to answer"
-            yield Check(f"abstains on {dataset}", f"{silent:.0%}", state, about)
+            yield _check(f"abstains on {dataset}", f"{silent:.0%}", state, about)
         if last == "overlap_with_train" and value:
             about = "evaluated rows that are also training rows: these metrics are too high"
-            yield Check(f"overlap on {dataset}", f"{value:.0f}", "bad", about)
+            yield _check(f"overlap on {dataset}", f"{value:.0f}", "bad", about)
     for note in notes(run.metrics):
         dataset, _, about = note.partition(": ")
-        yield Check(f"predictions on {dataset}", "note", "fair", about)
+        yield _check(f"predictions on {dataset}", "note", "fair", about)
 
 
 def _state(value: float, *, good: float, fair: float) -> State:

@@ -54,6 +54,13 @@ def probability(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
+def duration(seconds: float) -> str:
+    """Return a duration as ``95.0 s``, ``12.5 min`` or ``3.4 h``."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+
+
 def is_principal(name: str) -> bool:
     """Return True for principal metrics and own ones: ``eval/squad_v2/f1``, not ``.../total``."""
     last = name.split("/", 2)[-1].removeprefix("ensemble_")

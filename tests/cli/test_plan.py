@@ -3,7 +3,8 @@
 import json
 import shlex
 
-from road_ray.cli.plan import duration, format_comparison, format_plan
+from road_ray.cli.plan import format_comparison, format_plan
+from road_ray.reporting.text_tables import duration
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
@@ -32,13 +33,13 @@ def test_a_plan_has_ranges_epochs_and_phases():
     assert values["memory here"] == "no GPU"
     assert values["epochs"] == "600"
     assert values["a step"].startswith("1.100 to 11.000 s")
-    assert values["all steps"] == "1.10 h to 11.00 h"
+    assert values["all steps"] == "66.0 min to 11.0 h"
     assert values["phase 2"] == "900 steps of 256 rows of 128 tokens, 0.500 s each"
 
 
 def test_a_duration_has_the_unit_that_suits_it_also_that_of_a_comparison():
-    told = [duration(seconds / 3600) for seconds in (1.23, 90, 5400)]
-    assert told == ["1.2 s", "1.5 min", "1.50 h"]
+    told = [duration(seconds) for seconds in (1.23, 150, 9000)]
+    assert told == ["1.2 s", "2.5 min", "2.5 h"]
     row = {"arm": "no KD", "seed": 1, "steps": 6, "tokens": 900, "seconds": 4, "finished": False}
     estimate = {"rows": [row], "runs": 1, "core_hours": 0.00111, "hours": 0.00111}
     text = format_comparison(estimate | {"max_concurrent": 2})

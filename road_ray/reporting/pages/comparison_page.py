@@ -27,7 +27,7 @@ from road_ray.reporting.pages.page import (
     filled,
     setting,
 )
-from road_ray.reporting.pages.run_page import clock, headline
+from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.plots import Plot, add_legend, colors, intervals, new_plot
 from road_ray.reporting.records.comparison_table import (
     Arm,
@@ -41,7 +41,7 @@ from road_ray.reporting.records.comparison_table import (
     table_of_groups,
 )
 from road_ray.reporting.records.run_record import RunRecord, read_run, runs_below
-from road_ray.reporting.text_tables import aligned, metric_title, probability
+from road_ray.reporting.text_tables import aligned, duration, metric_title, probability
 
 _MOST_GROUPS = 40
 _MOST_COLUMNS = 5  # of metrics in the table of runs: those that most runs have
@@ -291,7 +291,7 @@ def _runs_table(runs: Sequence[RunRecord]) -> Table:
             run.verb if run.finished else f"{run.verb}, not finished",
             run.settings.get("seed"),
             run.steps,
-            Cell(clock(run.seconds), run.seconds) if run.seconds else None,
+            Cell(duration(run.seconds), run.seconds) if run.seconds else None,
             *(run.metrics.get(metric) for metric in metrics),
         ]
         for run in runs

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from road_ray.config.schema import format_value
 from road_ray.reporting.plots import ASSETS, Plot, inline_svg
 from road_ray.reporting.text_tables import printable
 
@@ -174,16 +175,8 @@ def cell(value: Value, form: str = "") -> Cell:
 
 
 def setting(value: object) -> str:
-    """Return the value of a configuration key or of an event as in YAML, with few digits."""
-    if value is None:
-        return NOTHING.text
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(setting, value))
-    return str(value)
+    """Return the value of a configuration key or of an event as in YAML."""
+    return value if isinstance(value, str) else format_value(value)
 
 
 def _in_order(value: object) -> object:

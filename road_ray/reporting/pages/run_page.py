@@ -35,17 +35,9 @@ from road_ray.reporting.plots import (
 )
 from road_ray.reporting.records.comparison_table import published_line
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
-from road_ray.reporting.text_tables import is_baseline, is_principal, metric_title
+from road_ray.reporting.text_tables import duration, is_baseline, is_principal, metric_title
 from road_ray.system.files import read_json
 
-_ABOUT = {
-    "pretrain": "Pre-training of an encoder on a text corpus",
-    "multitask": "Multi-task pre-training, with gradients averaged over data sets",
-    "finetune": "Fine-tuning on one data set",
-    "distill": "A student trained on labels and on an ensemble of teachers",
-    "evaluate": "Evaluation of a trained model",
-    "teachers": "Several seeds of one fine-tuning, for an ensemble",
-}
 _MOST_TILES = 8
 # Metrics of a pre-training that stand among the tiles.
 _TRAINED = ("train/detection_auc", "train/generator_accuracy", "train/mlm_accuracy")
@@ -56,9 +48,6 @@ def run_page(run: RunRecord) -> Page:
     note = "Percentages, larger is better."
     if run.limits:
         note += f" Not comparable with published results: {', '.join(run.limits)}."
-    health: list[Row] = [
-        [check.name, Cell(check.reading, state=check.state), check.about] for check in checks(run)
-    ]
     about_health = "Checks of losses, gradients, teachers and predictions."
     about_errors = (
         "Predictions that are not exactly right, sampled evenly from the worst to the mildest."
@@ -67,7 +56,7 @@ def run_page(run: RunRecord) -> Page:
     sections = [
         Section("Result", _result(run), note if evaluated else ""),
         Section("Curves", [curves(run)]),
-        Section("Health", [Table(["check", "reading", "meaning"], health)], about_health),
+        Section("Health", [Table(["check", "reading", "meaning"], checks(run))], about_health),
         Section("Time", _time(run)),
         Section("Teachers", _teachers(run)),
         Section("Predictions", prediction_figures(run)),
@@ -77,12 +66,12 @@ def run_page(run: RunRecord) -> Page:
         Section("Set-up", _setup(run)),
     ]
     keys = ("data.datasets", "data.dataset", "data.corpus")
-    on = setting(next(filter(None, map(run.settings.get, keys)), None))
-    about = _ABOUT.get(run.verb, "A run") + (f": {on}." if on != setting(None) else ".")
+    on = next(filter(None, map(run.settings.get, keys)), None)
+    about = [f"Data: {setting(on)}."] if on else []
     if not run.finished:
-        about += f" Not finished: the last row is of step {run.steps:,}."
-    about = " ".join([about, *run.problems])
-    return Page(run.name, about, f"road {run.verb}", _tiles(run), filled(sections))
+        about.append(f"Not finished: the last row is of step {run.steps:,}.")
+    about += run.problems
+    return Page(run.name, " ".join(about), f"road {run.verb}", _tiles(run), filled(sections))
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
@@ -107,7 +96,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         remark = f"stopped early, the best is step {setting(early[-1])}" if early else ""
         tiles.append(("steps", f"{run.steps:,}", remark))
     if run.seconds:
-        tiles.append(("time in steps", clock(run.seconds), ""))
+        tiles.append(("time in steps", duration(run.seconds), ""))
     if speed := run.last("time/tokens_per_second"):
         share = run.last("time/mfu")
         remark = f"{share:.0%} of the device's peak (MFU)" if share else "at the end of the run"
@@ -250,13 +239,6 @@ def _setup(run: RunRecord) -> list[Block]:
         blocks.append(Folded("to repeat this run", command))
         blocks.append(Folded("configuration", json.dumps(run.config, indent=2, default=str)))
     return blocks
-
-
-def clock(seconds: float) -> str:
-    """Return a duration as ``95 s``, ``12 min`` or ``3.4 h``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 _TITLES = {

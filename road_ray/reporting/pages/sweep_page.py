@@ -27,7 +27,6 @@ from road_ray.reporting.pages.page import (
     cell,
     filled,
 )
-from road_ray.reporting.pages.run_page import clock
 from road_ray.reporting.plots import (
     Plot,
     colors,
@@ -40,6 +39,7 @@ from road_ray.reporting.plots import (
     shade_colors,
 )
 from road_ray.reporting.records.sweep_record import Sweep, Trial, complete
+from road_ray.reporting.text_tables import duration
 from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
         remark = "no trial is better in all metrics"
         tiles.append(("on the Pareto front", str(len(sweep.best)), remark))
     if spent := sum(trial.seconds or 0.0 for trial in sweep.own):
-        tiles.append(("time in trials", clock(spent), "sum over trials"))
+        tiles.append(("time in trials", duration(spent), "sum over trials"))
     return tiles
 
 
@@ -172,7 +172,7 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
 def _table(sweep: Sweep) -> Table:
     rows = []
     for trial in sweep.trials:
-        seconds = None if trial.seconds is None else Cell(clock(trial.seconds), trial.seconds)
+        seconds = None if trial.seconds is None else Cell(duration(trial.seconds), trial.seconds)
         rows.append([trial.number, trial.state, *_drawn_and_scored(sweep, trial), seconds])
     names = ["trial", "state", *sweep.metrics, *sweep.params, "time"]
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
@@ -334,11 +334,6 @@ class SweepPlots:
         plot = self._scatter("Pareto front", self.sweep.metrics[0], self.sweep.metrics[1], note)
         best = sorted((trial.values[0], trial.values[1]) for trial in self.sweep.best)
         plot.axes.plot(*zip(*best, strict=True), color=colors("s")[1])
-        both: list[XAxis | YAxis] = [plot.axes.xaxis, plot.axes.yaxis]
-        for n, axis in enumerate(both):
-            values = [trial.values[n] for trial in self.sweep.complete]
-            if values and min(values) > 0 and max(values) / min(values) > 50:
-                logarithmic(axis, values)
         return plot
 
     def _scatter(self, title: str, x: str, y: str = "", note: str = "") -> Plot:
