@@ -1,4 +1,4 @@
-"""Plots drawn by matplotlib: inline SVG in the colours of a page, dark or light, or a file."""
+"""Plots drawn by matplotlib: inline SVG, which a dark page inverts, or a file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from road_ray.reporting.text_tables import printable
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 Format = Literal["svg", "png", "pdf"]
 ASSETS = Path(__file__).parent / "pages" / "assets"
+SERIES = ("#0b63c5", "#d1600a", "#12855f", "#a3338f", "#927600", "#4c6fae", "#b8334a", "#5c6878")
+_RANKS = ("#cfd8c8", "#5db0b0", "#1e386d")
 _POINTS = 72  # of an inch: one unit of an SVG is one point
 _PNG_DPI = 3 * _POINTS
 
@@ -53,28 +54,23 @@ def new_plot(
         axes = Figure(size, layout="constrained").add_subplot()
         axes.set_xlabel(short_label(x), loc="right")
         axes.set_title(short_label(y), loc="left")
+        axes.set_prop_cycle(color=SERIES)
         axes.locator_params(nbins=6)
         return Plot(title, axes.figure, note, wide)  # type: ignore[arg-type]
 
 
-def colors(prefix: str) -> list[str]:
-    """Return the light colours ``s0``, ``s1``, ... of series, or ``c0`` to ``c9`` of the scale from
-    the worst to the best.
-    """
-    return [color for name, color in palette().items() if re.fullmatch(rf"{prefix}\d", name)]
+def rank_colors(ranks: Sequence[float | None]) -> list[Any]:
+    """Return the colour of each rank from 0 (worst) to 1 (best); None is that of a series."""
+    from matplotlib.colors import LinearSegmentedColormap
 
-
-def shade_colors(shades: Sequence[float | None]) -> list[str]:
-    """Return the colour of each shade from 0 (worst) to 1 (best); None is that of a series."""
-    scale, series = colors("c"), colors("s")[0]
-    last = len(scale) - 1
-    return [series if s is None else scale[min(int(s * len(scale)), last)] for s in shades]
+    scale = LinearSegmentedColormap.from_list("ranks", _RANKS)
+    return [SERIES[0] if rank is None else scale(rank) for rank in ranks]
 
 
 def mark_points(plot: Plot, points: Sequence[tuple[float, float]]) -> None:
     """Draw points that stand out."""
     for x, y in points:
-        plot.axes.plot(x, y, "o", color=colors("s")[1], markeredgecolor=palette()["ink"])
+        plot.axes.plot(x, y, "o", color=SERIES[1], markeredgecolor="black")
 
 
 def add_legend(plot: Plot) -> None:
@@ -122,7 +118,7 @@ def intervals(
     error bar if it has bounds; single values are small circles. ``zero`` draws a line at zero.
     """
     plot = new_plot(title, note=note, wide=wide, height=50 + 26 * len(rows))
-    axes, (first, second, *_) = plot.axes, colors("s")
+    axes, (first, second, *_) = plot.axes, SERIES
     for place, (_, value, ends, singles) in enumerate(rows):
         if ends:
             bounds = [[value - ends[0]], [ends[1] - value]]
@@ -149,22 +145,14 @@ def short_label(text: str, most: int = 48) -> str:
 
 
 def inline_svg(plot: Plot) -> Markup:
-    """Return the plot as an ``<svg>`` element whose colours are the variables of the page, so that
-    it is dark on a dark page. All text in it is escaped.
-    """
+    """Return the plot as an ``<svg>`` element. All text in it is escaped."""
     from markupsafe import Markup, escape
 
     svg = _drawn(plot).partition("<svg")[2]
     svg = svg[svg.index(">") + 1 :].replace(' target="_blank"', "")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    names = {color: name for name, color in reversed(palette().items())}
-
-    def shortened(tag: re.Match[str]) -> str:
-        text = re.sub(r'(?<=<g) id="[^"]*"', "", tag[0])
-        text = re.sub(r"(\.\d\d)\d+", r"\1", text)
-        return re.sub(r"#[0-9a-f]{6}\b", lambda c: f"var(--{names.get(c[0], 'ink')})", text)
-
-    svg = re.sub(r"<[^>]*>", shortened, svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # those of several figures would clash
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
     width, height = (round(side * _POINTS) for side in plot.figure.get_size_inches())
     label = escape(printable(plot.title))
     head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
@@ -203,10 +191,3 @@ def _style() -> Iterator[None]:
     with mpl.rc_context(fname=ASSETS / "plots.mplstyle"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a label in a script that the font lacks
         yield
-
-
-@cache
-def palette() -> dict[str, str]:
-    """Return the light colours of pages by name, from their style sheet."""
-    light, _, _ = (ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))

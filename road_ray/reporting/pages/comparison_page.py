@@ -28,7 +28,7 @@ from road_ray.reporting.pages.page import (
     setting,
 )
 from road_ray.reporting.pages.run_page import headline
-from road_ray.reporting.plots import Plot, add_legend, colors, intervals, new_plot
+from road_ray.reporting.plots import SERIES, Plot, add_legend, intervals, new_plot
 from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
@@ -264,11 +264,11 @@ def _short(value: object) -> str:
 def _curves(groups: Sequence[Group]) -> list[Plot]:
     """Return the losses of each group: the mean over its seeds at the steps that all recorded."""
     names = dict.fromkeys(n for group in groups for run in group.runs for n in loss_names(run)[:2])
-    plots, most = [], len(colors("s"))
+    plots, most = [], len(SERIES)
     note = f"The first {most} of {len(groups)} groups." if len(groups) > most else ""
     for name in list(names)[:9]:
         plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step", note=note)
-        for group, color in zip(groups, colors("s"), strict=False):
+        for group, color in zip(groups, SERIES, strict=False):
             series = [dict(points) for run in group.runs if (points := run.series(name))]
             steps = [at for at in (series or [{}])[0] if all(at in one for one in series)]
             means = [sum(one[step] for one in series) / len(series) for step in steps]

@@ -25,13 +25,12 @@ from road_ray.reporting.pages.page import (
     setting,
 )
 from road_ray.reporting.plots import (
+    SERIES,
     Plot,
     add_legend,
-    colors,
     logarithmic,
     mark_points,
     new_plot,
-    palette,
 )
 from road_ray.reporting.records.comparison_table import published_line
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
@@ -390,8 +389,8 @@ def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:
         note=f"Mean confidence and accuracy of {rows:,} rows in 15 bins. Below the dashed line "
         "the model is too sure of itself. ECE: mean distance from it, in points.",
     )
-    plot.axes.plot([low, 100.0], [low, 100.0], "--", color=palette()["line"])
-    plot.axes.plot(*zip(*points, strict=True), marker="o", color=colors("s")[0])
+    plot.axes.plot([low, 100.0], [low, 100.0], "--", color="lightgray")
+    plot.axes.plot(*zip(*points, strict=True), marker="o", color=SERIES[0])
     return plot
 
 

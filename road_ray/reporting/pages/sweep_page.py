@@ -28,15 +28,14 @@ from road_ray.reporting.pages.page import (
     filled,
 )
 from road_ray.reporting.plots import (
+    SERIES,
     Plot,
-    colors,
     intervals,
     link_trials,
     logarithmic,
     name_ticks,
     new_plot,
-    palette,
-    shade_colors,
+    rank_colors,
 )
 from road_ray.reporting.records.sweep_record import Sweep, Trial, complete
 from road_ray.reporting.text_tables import duration
@@ -273,7 +272,7 @@ class SweepPlots:
         if best:
             last = max(trial.number for trial in self.sweep.trials)
             steps = [*(trial.number for trial in complete), last]
-            plot.axes.step(steps, [*best, best[-1]], where="post", color=colors("s")[1])
+            plot.axes.step(steps, [*best, best[-1]], where="post", color=SERIES[1])
         return plot
 
     def importance(self) -> Plot | None:
@@ -301,8 +300,8 @@ class SweepPlots:
         lines = LineCollection(
             [trial.curve for trial in drawn],
             colors=[
-                colors("s")[1] if trial.number in best else color
-                for trial, color in zip(drawn, shade_colors(ranks), strict=True)
+                SERIES[1] if trial.number in best else color
+                for trial, color in zip(drawn, rank_colors(ranks), strict=True)
             ],
             linewidths=[2.2 if trial.number in best else 1.0 for trial in drawn],
         )
@@ -333,7 +332,7 @@ class SweepPlots:
         note = f"{len(self.sweep.best)} trials on the front; no trial is better in every metric."
         plot = self._scatter("Pareto front", self.sweep.metrics[0], self.sweep.metrics[1], note)
         best = sorted((trial.values[0], trial.values[1]) for trial in self.sweep.best)
-        plot.axes.plot(*zip(*best, strict=True), color=colors("s")[1])
+        plot.axes.plot(*zip(*best, strict=True), color=SERIES[1])
         return plot
 
     def _scatter(self, title: str, x: str, y: str = "", note: str = "") -> Plot:
@@ -357,9 +356,9 @@ class SweepPlots:
             elif name in self.sweep.logs and all(value > 0 for value in values):
                 logarithmic(axis, values)
             places.append(values)
-        shade = shade_colors([self.shade[number] for number in drawn])
+        shade = rank_colors([self.shade[number] for number in drawn])
         across, up = places
-        dots = plot.axes.scatter(across, up, 36, shade, edgecolors=palette()["card"], zorder=3)
+        dots = plot.axes.scatter(across, up, 36, shade, edgecolors="white", zorder=3)
         link_trials(dots, [*drawn])
         return plot
 

@@ -11,7 +11,7 @@ import pytest
 from road_ray.errors import DataError
 from road_ray.reporting.pages.page import Table, Verdict, render
 from road_ray.reporting.pages.sweep_page import SweepPlots, sweep_page, tie
-from road_ray.reporting.plots import palette
+from road_ray.reporting.plots import rank_colors
 from road_ray.reporting.records.sweep_record import Sweep, Trial, is_sweep, read_sweep
 
 
@@ -157,10 +157,8 @@ def test_scattered_draws_are_dots_by_rank(tmp_path):
     plot = SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).surface()
     (dots,) = plot.axes.collections
     assert trials_of(dots) == list(range(40))
-    from matplotlib.colors import to_hex
-
-    colors = [to_hex(color) for color in dots.get_facecolors()]
-    assert (colors[0], colors[-1]) == (palette()["c0"], palette()["c9"])
+    colors = dots.get_facecolors()
+    assert [*map(tuple, (colors[0], colors[-1]))] == rank_colors([0.0, 1.0])
 
 
 def test_curves_mark_the_best(drawn):
