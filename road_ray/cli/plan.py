@@ -71,8 +71,8 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
     ]
     total = (
         f"{estimate['runs']} of these are left to run: about "
-        f"{duration(3600 * estimate['hours'])} with {estimate['max_concurrent'] or 1} at a time, by "
-        "a few steps timed on this machine"
+        f"{duration(3600 * estimate['hours'])} with {estimate['max_concurrent'] or 1} at a time, "
+        "by a few steps timed on this machine"
     )
     return f"{aligned(rows)}\n\n{total}"
 

@@ -99,13 +99,6 @@ def logarithmic(axis: XAxis | YAxis, values: Sequence[float]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def name_ticks(axis: XAxis | YAxis, names: Sequence[str]) -> None:
-    """Write names at 0, 1, 2, ... of an axis: at most twelve of them."""
-    every = -(-len(names) // 12) or 1
-    axis.set_ticks(range(0, len(names), every), [short_label(n, 16) for n in names[::every]])
-    axis.axes.set(**{f"{axis.axis_name}lim": (-0.5, len(names) - 0.5)})
-
-
 def intervals(
     title: str,
     rows: Sequence[tuple[str, float, tuple[float, float] | None, Sequence[float]]],

@@ -250,15 +250,8 @@ def _settings(groups: Sequence[Group]) -> Table:
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
     varied.sort(key=lambda key: any(table.get(key) is None for table in tables))
-    rows: list[Row] = [[key, *(Cell(_short(table.get(key))) for table in tables)] for key in varied]
+    rows = [[key, *(setting(table.get(key)) for table in tables)] for key in varied]
     return Table(["", *(group.name for group in groups)], rows)
-
-
-def _short(value: object) -> str:
-    text = setting(value)
-    if len(text) > 40 and isinstance(value, list) and len(value) > 1:
-        return f"{len(value)} values"
-    return f"…/{'/'.join(Path(text).parts[-2:])}" if len(text) > 40 and "/" in text else text
 
 
 def _curves(groups: Sequence[Group]) -> list[Plot]:

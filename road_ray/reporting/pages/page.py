@@ -7,7 +7,6 @@ Style and scripts are in ``assets/``.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -21,9 +20,7 @@ from road_ray.reporting.text_tables import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template
-    from markupsafe import Markup
 
-_LONG = 20  # characters of a cell that may be broken on a narrow screen
 State = Literal["good", "fair", "bad", "plain"]
 Value = str | float | int | None
 
@@ -150,7 +147,7 @@ def filled(sections: Sequence[Section]) -> list[Section]:
 
 def render(page: Page, place: Path = Path()) -> str:
     """Return the page as HTML for a file in the directory ``place``, where its links start."""
-    page_html = template("page.html", breakable=_breakable, inline_svg=inline_svg, link=_link)
+    page_html = template("page.html", inline_svg=inline_svg, link=_link)
     return page_html.render(page=page, place=place)
 
 
@@ -182,14 +179,6 @@ def setting(value: object) -> str:
 def _in_order(value: object) -> object:
     """Return a template value; text loses marks that change its reading direction."""
     return type(value)(printable(value, keep="\n\t")) if isinstance(value, str) else value
-
-
-def _breakable(text: str) -> Markup:
-    """Return a text whose long words, as paths and keys are, a browser may break."""
-    from markupsafe import Markup, escape
-
-    parts = re.split(r"(?<=[/._-])(?=[a-zA-Z])", text) if len(text) > _LONG else [text]
-    return Markup("<wbr>").join(map(escape, parts))
 
 
 @cache

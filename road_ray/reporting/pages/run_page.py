@@ -173,15 +173,7 @@ def _teachers(run: RunRecord) -> list[Block]:
         [f"{number} of {most}", 100 * count / total] for number, count in enumerate(counts)
     ]
     note = f"Of {total:,.0f} training rows (for spans: of starts and ends)."
-    settings = [
-        [key, setting(value)]
-        for key, value in run.settings.items()
-        if key.startswith(("weighting.", "distillation."))
-        and not key.startswith(("distillation.teachers", "distillation.matching"))
-        and value is not None
-    ]
-    right = Table(["teachers that were right", "% of rows"], rows, note=note)
-    return [right, Table(["setting", "value"], settings)]
+    return [Table(["teachers that were right", "% of rows"], rows, note=note)]
 
 
 def _events(run: RunRecord) -> list[Block]:
@@ -218,26 +210,12 @@ def _lineage(run: RunRecord) -> list[Block]:
 
 
 def _setup(run: RunRecord) -> list[Block]:
-    environment = run.environment
-    cores = f"CPU, {environment.get('cpus', '?')} cores"
-    facts: dict[str, object] = {
-        "seed": run.config.get("seed"),
-        "workers": run.config.get("workers"),
-        "devices": ", ".join(environment.get("devices") or ()) or cores,
-        "python": environment.get("python"),
-        "revision": environment.get("revision"),
-        "platform": environment.get("platform"),
-        **(environment.get("packages") or {}),
-    }
-    rows = [[name, str(value)] for name, value in facts.items() if value is not None]
-    blocks: list[Block] = [Table(["what", "value"], rows)]
+    parts = {"environment": run.environment, "configuration": run.config}
+    texts = {name: json.dumps(x, indent=2, default=str) for name, x in parts.items() if x}
     if run.config:
-        record = shlex.quote(str(run.directory / CONFIG))
-        again = shlex.quote(f"{run.directory}-again")
-        command = f"road {run.verb} {record} --run-dir {again}"
-        blocks.append(Folded("to repeat this run", command))
-        blocks.append(Folded("configuration", json.dumps(run.config, indent=2, default=str)))
-    return blocks
+        words = [run.verb, str(run.directory / CONFIG), "--run-dir", f"{run.directory}-again"]
+        texts = {"to repeat this run": shlex.join(["road", *words])} | texts
+    return [Folded(title, text) for title, text in texts.items()]
 
 
 _TITLES = {

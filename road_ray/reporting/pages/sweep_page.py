@@ -33,9 +33,9 @@ from road_ray.reporting.plots import (
     intervals,
     link_trials,
     logarithmic,
-    name_ticks,
     new_plot,
     rank_colors,
+    short_label,
 )
 from road_ray.reporting.records.sweep_record import Sweep, Trial, complete
 from road_ray.reporting.text_tables import duration
@@ -350,9 +350,7 @@ class SweepPlots:
         for name, axis in axes:
             values = [of_trial[name] for of_trial in drawn.values()]
             if not all(map(_is_number, values)):
-                names = sorted({str(value) for value in values})
-                name_ticks(axis, names)
-                values = [names.index(str(value)) for value in values]
+                values = [short_label(str(value), 16) for value in values]  # categories
             elif name in self.sweep.logs and all(value > 0 for value in values):
                 logarithmic(axis, values)
             places.append(values)
