@@ -276,9 +276,12 @@ def label_set_balance(predicted: NDArray[np.bool_], gold: Labels) -> dict[str, f
 
 
 def table_of_labels(
-    predicted: NDArray[np.bool_], gold: Labels, labels: Sequence[str], thresholds: Thresholds | None
+    predicted: NDArray[np.bool_],
+    gold: Labels,
+    labels: Sequence[str],
+    thresholds: Thresholds | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return precision, recall, F1, rows, predicted rows and threshold of each label."""
+    """Return precision, recall, F1, rows, predicted rows and any threshold of each label."""
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(gold, predicted, average=None, zero_division=0.0)
@@ -286,7 +289,7 @@ def table_of_labels(
     return {
         label: {"rows": int(columns[3][number]), "predicted": int(predicted[:, number].sum())}
         | {name: round(100.0 * float(column[number]), 2) for name, column in scores}
-        | {"threshold": round((thresholds or {}).get(label, UNTUNED), 4)}
+        | ({} if thresholds is None else {"threshold": round(thresholds.get(label, UNTUNED), 4)})
         for number, label in enumerate(labels)
     }
 
@@ -371,8 +374,9 @@ def class_diagnostics(
     labels: Sequence[str],
     temperature: float = 1.0,
 ) -> dict[str, Any]:
-    """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels), ``calibration`` and
-    ``coverage`` of class logits ``[N, C]`` at a temperature, with labels ``[N]``.
+    """Return rows, labels, ``confusion[gold][predicted]``, ``per_label`` (up to 20 labels),
+    ``calibration`` and ``coverage`` of class logits ``[N, C]`` at a temperature, with labels
+    ``[N]``.
     """
     from sklearn.metrics import confusion_matrix
 
@@ -385,4 +389,6 @@ def class_diagnostics(
     if len(labels) <= _MOST_LABELS:
         confusion = confusion_matrix(gold, predicted, labels=range(len(labels)))
         diagnostics |= {"labels": list(labels), "confusion": confusion.tolist()}
+        of_class = np.eye(len(labels), dtype=np.bool_)
+        diagnostics["per_label"] = table_of_labels(of_class[predicted], of_class[gold], labels)
     return diagnostics

@@ -274,6 +274,8 @@ def test_rows_of_the_confusion_matrix_are_labels():
     result = class_diagnostics(logits, np.array([0, 0, 1]), ["no", "yes"])
     assert (result["rows"], result["labels"]) == (3, ["no", "yes"])
     assert result["confusion"] == [[1, 1], [0, 1]]
+    scores = {"rows": 2, "predicted": 1, "precision": 100.0, "recall": 50.0, "f1": 66.67}
+    assert result["per_label"]["no"] == scores
     # Every row is sure by e^2 / (1 + e^2) = 0.8808, and two of three are right.
     assert result["calibration"]["bins"] == [[0.8808, 0.6667, 3]]
     json.dumps(result, allow_nan=False)

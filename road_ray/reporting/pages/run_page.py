@@ -317,44 +317,16 @@ def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Tabl
     if "thresholds" in known:
         plots.append(_thresholds(name, known["thresholds"], float(known["threshold"])))
     if "confusion" in known:
-        tables.append(label_table(name, [*map(str, known["labels"])], known["confusion"]))
+        names = [*map(str, known["labels"])]
+        rows: list[Row] = [  # zeros are left out
+            [label, *(count or None for count in counts)]
+            for label, counts in zip(names, known["confusion"], strict=True)
+        ]
+        tables.append(Table([f"{name}: rows", *(f"as {label}" for label in names)], rows))
     if of_labels := known.get("per_label"):
         head = [name, *next(iter(of_labels.values()))]
         tables.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
     return plots, tables
-
-
-def label_table(name: str, labels: list[str], counts: list[list[int]]) -> Table:
-    """Return precision, recall and F1 of each label, in percent, and how often each label is
-    predicted for it, from ``counts[gold][predicted]``, with the accuracy of always predicting the
-    most frequent label.
-    """
-    gold = [sum(row) for row in counts]
-    predicted = [sum(column) for column in zip(*counts, strict=True)]
-    right = [row[n] for n, row in enumerate(counts)]
-    rows: list[Row] = [
-        [
-            label,
-            gold[n],
-            predicted[n],
-            _percent(right[n], predicted[n]),  # undefined, not zero, if it is never predicted
-            _percent(right[n], gold[n]),
-            _percent(2 * right[n], gold[n] + predicted[n]),
-            *(count or None for count in counts[n]),  # zeros are left out
-        ]
-        for n, label in enumerate(labels)
-    ]
-    total, most = sum(gold), max(gold)
-    note = f"Accuracy {100 * sum(right) / max(total, 1):.2f}; "
-    note += f"always {labels[gold.index(most)]}: {100 * most / max(total, 1):.2f}."
-    if total and len(labels) > 1 and max(predicted) == total:
-        note += f" The model predicts {labels[predicted.index(total)]} for every row."
-    names = [name, "rows", "predicted", "precision", "recall", "F1"]
-    return Table([*names, *(f"as {label}" for label in labels)], rows, note=note)
-
-
-def _percent(part: int, whole: int) -> Cell | None:
-    return cell(100 * part / whole, ".2f") if whole else None
 
 
 def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:
