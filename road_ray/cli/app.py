@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -185,19 +186,17 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
     typer.echo(f"next: {next_command}")
 
 
-class _Once(logging.Filter):
-    """Filter that shows a warning once, not once for every seed, trial or data set."""
+def _once() -> Callable[[logging.LogRecord], bool]:
+    """Return a filter that shows a warning once, not once for every seed, trial or data set."""
+    shown: set[str] = set()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: set[str] = set()
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        seen = record.levelno == logging.WARNING and text in shown
+        shown.add(text)
+        return not seen
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno != logging.WARNING:
-            return True
-        is_new = (text := record.getMessage()) not in self._shown
-        self._shown.add(text)
-        return is_new
+    return is_new
 
 
 class _Redacting(logging.Formatter):
@@ -215,7 +214,7 @@ def _configure_logging() -> None:
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
-        handler.addFilter(_Once())
+        handler.addFilter(_once())
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 

@@ -122,11 +122,12 @@ def arm_of(
     for metric, values in scores.items():
         if values:
             spread, bounds = summary([*values.values()]), interval([*values.values()])
+            low, high = bounds or (None, None)
             figures[metric] = Score(
                 mean=spread.mean,
                 deviation=spread.deviation,
-                low=bounds[0] if bounds else None,
-                high=bounds[1] if bounds else None,
+                low=low,
+                high=high,
                 values={str(seed): value for seed, value in values.items()},
                 published=(published or {}).get(metric),
             )
