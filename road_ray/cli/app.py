@@ -246,7 +246,3 @@ def main() -> None:
         if isinstance(error, InterruptedRunError):
             typer.echo(f"  command: {shlex.join(['road', *sys.argv[1:]])}", err=True)
         sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()

@@ -220,10 +220,7 @@ def locate_beside(
 def _located(value: str, file: Path) -> str:
     """Return the absolute path beside ``file``, or the unchanged value."""
     place = Path(os.path.abspath(file)).parent / value
-    try:
-        exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
-    except (OSError, ValueError):  # not a file name
-        return value
+    exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
     return str(place) if exists and not Path(value).is_absolute() else value
 
 
