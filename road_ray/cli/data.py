@@ -220,43 +220,26 @@ _Teachers = Annotated[
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers with answers: rows, size, last use."""
-    from road_ray.distillation.answer_table import list_teachers
+    from road_ray.distillation.answer_table import describe, list_teachers
 
-    rows: list[dict[str, Any]] = []
-    for teacher in list_teachers(store):
-        try:
-            count: int | str = teacher.num_rows
-        except DataError:
-            count = "damaged: road data store verify"
-        rows.append(
-            {
-                "name": teacher.directory.name,
-                "task": teacher.manifest.get("task", ""),
-                "rows": count,
-                "tables": len(teacher.tables),
-                "mib": round(teacher.num_bytes / 2**20, 2),
-                "unused_days": round(teacher.unused_days, 1),
-                "teacher": teacher.manifest.get("directory", ""),
-            }
-        )
-    show_list(rows, as_json)
+    show_list(list(map(describe, list_teachers(store))), as_json)
 
 
 @store_app.command("verify")
 def store_verify(store: _Store, teachers: _Teachers = None) -> None:
     """Check every table against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.answer_table import list_teachers, open_table
+    from road_ray.distillation.answer_table import TABLES, list_teachers, open_table
 
     problems = 0
     for teacher in list_teachers(store, teachers or ()):
-        damage = []
-        for path in teacher.tables:
+        tables, damage = sorted(teacher.glob(TABLES)), []
+        for path in tables:
             try:
                 open_table(path, check=True)
-            except (DataError, OSError, ValueError) as error:
-                damage.append(f"{path.name}: {error}")
+            except DataError as error:
+                damage.append(str(error))
         problems += len(damage)
-        typer.echo(f"{teacher.directory.name}: {len(teacher.tables)} tables, {len(damage)} damaged")
+        typer.echo(f"{teacher.name}: {len(tables)} tables, {len(damage)} damaged")
         for problem in damage:
             typer.echo(f"  {problem}", err=True)
     raise typer.Exit(3 if problems else 0)
@@ -271,18 +254,19 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
-    from road_ray.distillation.answer_table import LOCK, list_teachers
+    from road_ray.distillation.answer_table import LOCK, describe, list_teachers
     from road_ray.system.operating_system import lock_exclusively
 
     if not teachers and unused_days is None:
         raise ConfigError("name the teachers to remove, or --unused-days DAYS")
     for teacher in list_teachers(store, teachers or ()):
-        if unused_days is None or teacher.unused_days >= unused_days:
-            with (teacher.directory / LOCK).open("a+", encoding="utf-8") as lock:
+        known = describe(teacher)
+        if unused_days is None or known["unused_days"] >= unused_days:
+            with (teacher / LOCK).open("a+", encoding="utf-8") as lock:
                 if holder := lock_exclusively(lock):
                     raise ResourceError(
-                        f"{teacher.directory}: {holder} labels rows for it\n"
+                        f"{teacher}: {holder} labels rows for it\n"
                         "  fix: wait for it, or stop it\n  kept: its answers"
                     )
-            shutil.rmtree(teacher.directory)
-            typer.echo(f"removed {teacher.directory.name}: {teacher.num_bytes / 2**20:.1f} MiB")
+            shutil.rmtree(teacher)
+            typer.echo(f"removed {teacher.name}: {known['mib']:.1f} MiB")

@@ -4,18 +4,16 @@ The key of a row is a hash of its real token ids and segments, so it does not de
 and padding of the batch. For a teacher with another tokenizer it is a hash of its texts, so that
 students of any tokenizer share the row.
 
-A table is a directory, written once, then immutable and memory-mapped. ``keys.npy`` ``[2, N]`` has
-the halves of the sorted 128-bit keys, ``values.npy`` the numbers of all rows one after the other,
-``bounds.npy`` ``[N + 1]`` where those of each row begin (absent where all rows have equally many),
-and ``table.json`` the number of rows, and size and sha256 of each file. It is named after a hash of
-its keys. What is read of a table is what the kernel maps: opening one does not depend on its size.
+A table is a file in Arrow's IPC format, written once, then immutable and memory-mapped, with a row
+for each key, sorted: ``first`` and ``second``, the halves of its 128 bits, and the numbers of its
+``answer``. It is named after its sha256. What is read of a table is what the kernel maps: opening
+one does not depend on its size.
 
 Tables do not change, so listing and verifying them needs no lock, and a run that has a removed one
 open keeps it until it ends. What a process labels rows for is not removed.
 """
 
 import hashlib
-import io
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,22 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.examples import Longs
+from road_ray.data.examples import Ints, Longs
 from road_ray.data.task_and_dataset import Kind, Regress, Span
 from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
-from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
-from road_ray.system.files import (
-    hashes_of,
-    problems_of,
-    read_json,
-    staged_directory,
-    write_json_atomic,
-)
+from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.system.files import read_json, sha256_of, write_bytes_atomic
 
 KEY_BYTES = 16  # of blake2b: 10^9 rows collide with a probability of about 10^-21
 _SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits
@@ -46,12 +39,11 @@ _SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits
 Keys = NDArray[np.uint64]
 """``[N, 2]``: the two halves of each key."""
 Values = NDArray[Any]
-TABLES = "table-*"  # pattern of their names
+_NAME = "table-{:.32}.arrow"
+TABLES = _NAME.format("*")  # pattern of their names
 MANIFEST = "manifest.json"  # of the teacher whose tables a directory has
 LOCK = ".lock"  # of the process that labels rows
-_RECORD, _FORMAT = "table.json", 3
 _HASHED_BYTES = 2**28  # of a table that is checked whenever it is opened, in a quarter of a second
-_FIX = "delete it: the next run asks the teachers for its rows again"
 
 
 def keys_of_tokens(inputs: Mapping[str, Any]) -> Keys:
@@ -125,17 +117,18 @@ def padded(
 class AnswerTable:
     """Answers to N rows, memory-mapped."""
 
-    directory: Path
-    keys: NDArray[np.uint64]  # [2, N]
-    values: Values  # [numbers]
-    bounds: Longs | None  # [N + 1]; None: all rows have equally many numbers
+    path: Path
+    first: NDArray[np.uint64]  # [N], the halves of the keys
+    second: NDArray[np.uint64]
+    values: Values  # [numbers], those of row r from bounds[r] to bounds[r + 1]
+    bounds: Ints  # [N + 1]
 
     def __len__(self) -> int:
-        return int(self.keys.shape[1])
+        return len(self.first)
 
     def find(self, keys: Keys) -> Longs:
         """Return the number of each row in this table, -1 if it is not there. ``[B, 2] -> [B]``."""
-        first, second = self.keys
+        first, second = self.first, self.second
         last = len(self) - 1
         at = np.searchsorted(first, keys[:, 0]).clip(max=last)
         while True:  # rows that share the first half of their key follow each other
@@ -147,36 +140,29 @@ class AnswerTable:
 
     def read(self, row: int) -> Values:
         """Return the numbers of a row."""
-        if self.bounds is not None:
-            return self.values[self.bounds[row] : self.bounds[row + 1]]
-        width = len(self.values) // len(self)
-        return self.values[row * width : (row + 1) * width]
+        return self.values[self.bounds[row] : self.bounds[row + 1]]
 
 
-def open_table(directory: Path, *, check: bool | None = None) -> AnswerTable:
-    """Open a table. Raises ``DataError`` if it is incomplete or, with ``check``, does not have its
-    sha256; None checks tables of up to 256 MiB.
+def open_table(path: Path, *, check: bool | None = None) -> AnswerTable:
+    """Open a table. Raises ``DataError`` for a file that is none or, with ``check``, does not have
+    the sha256 in its name; None checks tables of up to 256 MiB.
     """
-    record = read_json(directory / _RECORD, error=DataError, fix=_FIX)
-    files, problems, arrays = record.get("files", {}), list[str](), dict[str, Any]()
-    if record.get("format") != _FORMAT:
-        problems = [f"format {record.get('format')}; that of this version is {_FORMAT}"]
-    elif check or (check is None and sum(x["bytes"] for x in files.values()) <= _HASHED_BYTES):
-        problems = problems_of(directory, files)
     try:
-        arrays = {} if problems else {n: np.load(directory / n, mmap_mode="r") for n in files}
-    except (OSError, ValueError, EOFError) as error:  # a file is gone, or shorter than it says
-        problems = [str(error)]
-    if problems:
-        raise DataError(f"{directory}: damaged, by its {_RECORD}: {problems[0]}\n  fix: {_FIX}")
-    return AnswerTable(
-        directory, arrays["keys.npy"], arrays["values.npy"], arrays.get("bounds.npy")
-    )
+        hashed = check or (check is None and path.stat().st_size <= _HASHED_BYTES)
+        if hashed and path.name != _NAME.format(sha256_of(path)):
+            raise ValueError("its sha256 is not that in its name")
+        rows = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+        answers = rows["answer"]
+        columns = (rows["first"], rows["second"], answers.values, answers.offsets)
+        return AnswerTable(path, *(column.to_numpy() for column in columns))
+    except (OSError, ValueError, LookupError) as error:
+        fix = "delete it: the next run asks the teachers for its rows again"
+        raise DataError(f"{path}: damaged: {error}\n  fix: {fix}") from error
 
 
 def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path:
     """Write rows with these distinct ``keys`` ``[N, 2]`` to a new table below ``parent`` and return
-    its directory. Row r has the next ``counts[r]`` of ``values``.
+    its path. Row r has the next ``counts[r]`` of ``values``.
 
     A failure leaves no table. Raises ``ResourceError`` where it cannot be written.
     """
@@ -184,76 +170,55 @@ def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path
     sizes, begins = counts[order], bounds_of(counts)[:-1][order]
     bounds = bounds_of(sizes)
     positions = np.arange(len(values)) + np.repeat(begins - bounds[:-1], sizes)
-    arrays = {"keys.npy": keys[order].T, "values.npy": values[positions]}
-    if sizes.min() != sizes.max():
-        arrays["bounds.npy"] = bounds
-    final = parent / f"table-{hashlib.sha256(keys[order].tobytes()).hexdigest()[:32]}"
-    try:
-        with staged_directory(final) as staged:
-            for name, array in arrays.items():
-                content = io.BytesIO()  # np.save to a file does not say that the disk is full
-                np.save(content, array)
-                (staged / name).write_bytes(content.getbuffer())
-            files = hashes_of(staged, [staged / name for name in arrays])
-            record = {"format": _FORMAT, "rows": len(keys), "files": files}
-            write_json_atomic(staged / _RECORD, record)
-    except OSError as error:
-        raise unwritable(parent, error) from error
-    return final
+    answers = pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pa.array(values[positions]))
+    first, second = map(pa.array, keys[order].T)
+    rows = pa.record_batch([first, second, answers], ["first", "second", "answer"])
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_file(stream, rows.schema) as file:
+        file.write_batch(rows)
+    content = memoryview(stream.getvalue())
+    path = parent / _NAME.format(hashlib.sha256(content).hexdigest())
+    write_bytes_atomic(path, content)
+    return path
 
 
-def unwritable(directory: Path, error: OSError) -> ResourceError:
-    """Return the error for answers that cannot be written to ``directory``."""
-    return ResourceError(
-        f"{directory}: answers of a teacher cannot be written: {error.strerror or error}\n"
-        "  fix: free space there or make it writable, or choose another directory: "
-        "distillation.store=DIRECTORY\n"
-        "  kept: the answers so far; the same command continues with them"
-    )
-
-
-@dataclass(frozen=True)
-class StoredTeacher:
-    """One teacher's directory of tables."""
-
-    directory: Path
-    manifest: dict[str, Any]
-    tables: list[Path]
-    num_bytes: int
-    unused_days: float
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows in all tables. Raises ``DataError`` for a damaged one."""
-        return sum(len(open_table(path, check=False)) for path in self.tables)
-
-
-def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[StoredTeacher]:
-    """Return the teachers with tables below ``root``, by name; those whose names start with one of
-    ``names``, if there are any. Raises ``ConfigError`` if there are none.
+def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[Path]:
+    """Return the directories of the teachers with tables below ``root``, by name; those whose names
+    start with one of ``names``, if there are any. Raises ``ConfigError`` if there are none.
     """
     root = Path(root).expanduser()
-    found = {path.parent.name: path for path in sorted(root.glob(f"[!.]*/{MANIFEST}"))}
+    found = [path.parent for path in sorted(root.glob(f"[!.]*/{MANIFEST}"))]
     if not found:
         raise ConfigError(
             f"{root}: no answers of teachers here\n"
             "  allowed: the value of distillation.store of a run, or answers/ in its directory"
         )
+    known = [path.name for path in found]
     for name in names:
-        if not any(known.startswith(name) for known in found):
+        if not any(one.startswith(name) for one in known):
             raise ConfigError(
-                f"{name}: no teacher of this directory\n  allowed: {', '.join(found)}"
+                f"{name}: no teacher of this directory\n  allowed: {', '.join(known)}"
             )
-    chosen = tuple(names) or ("",)
+    return [path for path in found if path.name.startswith(tuple(names) or "")]
+
+
+def describe(teacher: Path) -> dict[str, Any]:
+    """Return what ``road data store ls`` shows of a teacher's directory."""
     fix = "delete its directory; the next run makes it again"
-    return [
-        StoredTeacher(
-            directory=path.parent,
-            manifest=read_json(path, error=DataError, fix=fix),
-            tables=sorted(path.parent.glob(TABLES)),
-            num_bytes=sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file()),
-            unused_days=(time.time() - path.stat().st_mtime) / 86400,
-        )
-        for name, path in found.items()
-        if name.startswith(chosen)
-    ]
+    manifest = read_json(teacher / MANIFEST, error=DataError, fix=fix)
+    tables = [*teacher.glob(TABLES)]
+    try:
+        rows: int | str = sum(len(open_table(path, check=False)) for path in tables)
+    except DataError:
+        rows = "damaged: road data store verify"
+    size = sum(file.stat().st_size for file in teacher.rglob("*") if file.is_file())
+    unused_seconds = time.time() - (teacher / MANIFEST).stat().st_mtime
+    return {
+        "name": teacher.name,
+        "task": manifest.get("task", ""),
+        "rows": rows,
+        "tables": len(tables),
+        "mib": round(size / 2**20, 2),
+        "unused_days": round(unused_seconds / 86400, 1),
+        "teacher": manifest.get("directory", ""),
+    }

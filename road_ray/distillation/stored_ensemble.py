@@ -39,14 +39,13 @@ from road_ray.distillation.answer_table import (
     open_table,
     padded,
     unpadded,
-    unwritable,
     write_table,
 )
 from road_ray.distillation.cross_tokenizer import TextReader, TokenRow
 from road_ray.distillation.ensemble import Ensemble, numbered, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
-from road_ray.errors import CheckpointError, DataError
+from road_ray.errors import CheckpointError, DataError, ResourceError
 from road_ray.system.files import write_json_atomic
 from road_ray.system.operating_system import lock_exclusively
 
@@ -84,7 +83,7 @@ class TeacherTables:
         """Open the tables that other processes have written. Raises ``DataError`` for a damaged
         one.
         """
-        known = {table.directory for table in self.tables}
+        known = {table.path for table in self.tables}
         new = [path for path in sorted(self.directory.glob(TABLES)) if path not in known]
         self.tables += [open_table(path) for path in new]
         with suppress(OSError):  # when it was last used, for `prune`; others may only read it
@@ -119,7 +118,11 @@ class TeacherTables:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / LOCK).open("a+", encoding="utf-8")
         except OSError as error:
-            raise unwritable(self.directory, error) from error
+            raise ResourceError(
+                f"{self.directory}: answers of a teacher cannot be written: {error.strerror}\n"
+                "  fix: make it writable, or choose another directory: "
+                "distillation.store=DIRECTORY\n  kept: the answers so far"
+            ) from error
         with lock:
             waited = False
             while holder := lock_exclusively(lock):
