@@ -20,7 +20,6 @@ from road_ray.data.examples import Ints, Longs
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, RowTexts
 from road_ray.distillation.teacher import (
-    OWN_TOKENS,
     PLAIN,
     Teacher,
     TeacherOptions,
@@ -87,24 +86,19 @@ def numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
-    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` if shapes differ.
-
-    Answers in the teachers' own tokens differ in length; they are padded to the longest.
+def stacked(answers: Sequence[Tensor]) -> Tensor:
+    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Answers in the teachers' own tokens differ in
+    length; they are padded to the longest. Raises ``DataError`` for numbers of classes that differ.
     """
-    if own_tokens:
-        shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
-        padded = [answer.new_full(shape, PAD_LOGIT) for answer in answers]
-        for target, answer in zip(padded, answers, strict=True):
-            target[tuple(map(slice, answer.shape))] = answer
-        answers = padded
-    for index, answer in enumerate(answers):
-        if answer.shape != answers[0].shape:
-            raise DataError(
-                f"teacher {index} answers in shape {list(answer.shape)}, "
-                f"teacher 0 in {list(answers[0].shape)}"
-            )
-    return torch.stack(list(answers))
+    for number, answer in enumerate(answers):
+        if answer.ndim == 2 and answer.shape != answers[0].shape:
+            shapes = f"{list(answer.shape)}, teacher 0 in {list(answers[0].shape)}"
+            raise DataError(f"teacher {number} answers in shape {shapes}")
+    shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
+    stack = answers[0].new_full((len(answers), *shape), PAD_LOGIT)
+    for target, answer in zip(stack, answers, strict=True):
+        target[tuple(map(slice, answer.shape))] = answer
+    return stack
 
 
 class LocalEnsemble(Ensemble):
@@ -138,7 +132,7 @@ class LocalEnsemble(Ensemble):
         with torch.cuda.stream(stream):  # without a GPU it does nothing
             answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
         self.stats = numbered({n: teacher.stats for n, teacher in enumerate(self.teachers)})
-        return stacked(answers, own_tokens=OWN_TOKENS in handle)
+        return stacked(answers)
 
 
 class RowEnsemble(Ensemble):

@@ -61,24 +61,19 @@ def soften(
     rule returns ``-inf`` there. Source of that order: ROaD part 1, Algorithm 2, our reading.
     A teacher whose logits of an example are NaN has no answer: the rule sees the others alone.
     """
-    answered = ~logits.isnan().flatten(2).any(-1)  # [M, B]
-    if not bool(answered.all()):
-        return _soften_answered(rule, logits, targets.to(logits.device), allowed, answered)
     targets = targets.to(logits.device)
-    masked = mask_disallowed(logits, allowed)
-    if isinstance(rule, Merge):
-        every = torch.ones(targets.shape, dtype=torch.bool, device=logits.device)
-        return SoftTargets(rule(masked, targets), every, None)
-    weights = rule(masked, targets)
-    return SoftTargets(combine(logits, weights), (weights != 0).any(0), weights)
-
-
-def _soften_answered(
-    rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None, answered: Tensor
-) -> SoftTargets:
+    answered = ~logits.isnan().flatten(2).any(-1)  # [M, B]
+    if bool(answered.all()):
+        masked = mask_disallowed(logits, allowed)
+        if isinstance(rule, Merge):
+            return SoftTargets(
+                rule(masked, targets), torch.ones_like(targets, dtype=torch.bool), None
+            )
+        weights = rule(masked, targets)
+        return SoftTargets(combine(logits, weights), (weights != 0).any(0), weights)
     soft = torch.zeros_like(logits[0], dtype=torch.float32)
     weights = torch.zeros(logits.shape[:-1], device=logits.device)
-    keep = torch.zeros(targets.shape, dtype=torch.bool, device=logits.device)
+    keep = torch.zeros_like(targets, dtype=torch.bool)
     for some in torch.unique(answered, dim=1).T:  # teachers that answer the same examples
         rows = (answered == some[:, None]).all(0).nonzero().squeeze(1)
         if not some.any():

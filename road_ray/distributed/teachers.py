@@ -31,7 +31,7 @@ from torch import Tensor
 from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Regress, Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
-from road_ray.distillation.teacher import OWN_TOKENS, PLAIN, Teacher, TeacherOptions, inputs_of
+from road_ray.distillation.teacher import PLAIN, Teacher, TeacherOptions, inputs_of
 from road_ray.distributed.batch_inference import InferenceActor
 from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.distributed.room import room, scale_up_seconds
@@ -106,7 +106,6 @@ class Request(NamedTuple):
 
     actors: list[Any]
     refs: list[Any]
-    own_tokens: bool
 
 
 class ActorEnsemble(Ensemble):
@@ -157,7 +156,7 @@ class ActorEnsemble(Ensemble):
         sent = ray.put(inputs)  # once for all teachers
         refs = [actor.compute.remote(sent) for actor in actors]
         self._open.update(refs)
-        return Request(actors, refs, OWN_TOKENS in inputs)
+        return Request(actors, refs)
 
     def gather(self, handle: Request) -> Tensor:
         """Return the teachers' logits. ``-> [M, B, ..., C]``, fp32.
@@ -178,7 +177,7 @@ class ActorEnsemble(Ensemble):
             **numbered({n: figures for n, (_, _, figures) in enumerate(answers)}),
         }
         tensors = [torch.tensor(array, dtype=torch.float32) for array, _, _ in answers]
-        return stacked(tensors, own_tokens=handle.own_tokens)
+        return stacked(tensors)
 
     def health(self) -> list[int]:
         """Return the process id of each actor.
