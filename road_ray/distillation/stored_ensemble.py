@@ -41,7 +41,7 @@ from road_ray.distillation.answer_table import (
     unpadded,
     write_table,
 )
-from road_ray.distillation.cross_tokenizer import TextReader, TokenRow
+from road_ray.distillation.cross_tokenizer import TextReader
 from road_ray.distillation.ensemble import Ensemble, numbered, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
@@ -194,11 +194,11 @@ class StoredEnsemble(Ensemble):
         answers: list[Tensor] = []
         figures: dict[int, Mapping[str, float]] = {}
         for number, (tables, reader) in enumerate(zip(self.tables, self._readers, strict=True)):
-            positions, width, tokens = _positions(reader, tables.kind, handle)
+            positions, width = _positions(reader, tables.kind, handle)
             numbers = tables.read(_keys(reader, handle))
             answer = padded(numbers, positions, width, tables.kind)
             if reader is not None:
-                tokens = tokens or reader.rows(handle["texts"])
+                tokens = reader.rows(handle["texts"])
                 answer, figures[number] = reader.carried(tokens, answer, handle)
             answers.append(answer)
         self.stats = numbered(figures)
@@ -258,7 +258,7 @@ class StoredEnsemble(Ensemble):
     def _keep(self, number: int, keys: Keys, inputs: Mapping[str, Any], answers: Tensor) -> None:
         """Add the answers of a teacher to the rows of these inputs to its tables."""
         tables = self.tables[number]
-        positions, _, _ = _positions(self._readers[number], tables.kind, inputs)
+        positions, _ = _positions(self._readers[number], tables.kind, inputs)
         every = [None] * len(keys) if positions is None else positions
         try:
             values = list(map(partial(unpadded, kind=tables.kind), answers, every))
@@ -276,16 +276,16 @@ def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
 
 def _positions(
     reader: TextReader | None, kind: Kind, inputs: Mapping[str, Any]
-) -> tuple[list[Longs] | None, int, list[list[TokenRow]] | None]:
+) -> tuple[list[Longs] | None, int]:
     """Return the real positions of each row of a batch, as the answer of one teacher has them, and
     its width; None if it has none. A teacher that reads texts has its own tokens, too.
     """
     if not isinstance(kind, Span | Tag):
-        return None, 0, None
+        return None, 0
     if reader is None:
         mask = inputs.get("attention_mask")
         mask = torch.ones_like(inputs["input_ids"]) if mask is None else mask
-        return [np.flatnonzero(row) for row in mask.cpu().numpy()], mask.shape[-1], None
+        return [np.flatnonzero(row) for row in mask.cpu().numpy()], mask.shape[-1]
     tokens = reader.rows(reader.needed(inputs, "texts"))
     lengths = [sum(len(row.tokens) for row in example) for example in tokens]
-    return [np.arange(length) for length in lengths], max(lengths, default=0), tokens
+    return [np.arange(length) for length in lengths], max(lengths, default=0)

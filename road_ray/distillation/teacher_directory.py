@@ -106,28 +106,22 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
             f"task {task.name!r}: no teacher has a head of kind {type(task.kind).__name__}\n"
             "  fix: train the student on its labels (`road finetune`)"
         )
-    architectures = list(getattr(config, "architectures", None) or [])
     own = stored_head(directory) if head == HEADS[Classify] else None
     if own is not None:
         own_head(own)
-    elif not any(name.endswith(head) for name in architectures):
+    architectures, problem = config.architectures or [], ""
+    several, width = isinstance(task.kind, MultiLabel), task.kind.width
+    if own is None and not any(name.endswith(head) for name in architectures):
+        problem = f"architectures is {architectures}; task {task.name!r} needs one ending in {head}"
+    elif (config.problem_type == "multi_label_classification") != several:
+        wanted = "any number of labels" if several else "one label a row"
+        problem = f"problem_type is {config.problem_type!r}; task {task.name!r} has {wanted}"
+    elif not isinstance(task.kind, Choose) and config.num_labels != width:
+        problem = f"the head gives {config.num_labels} numbers; task {task.name!r} has {width}"
+    if problem:
         raise CheckpointError(
-            f"{where}: architectures is {architectures}; "
-            f"task {task.name!r} needs one ending in {head}\n"
-            "  fix: fine-tune the model on the task first; a new head has random outputs"
-        )
-    problem = getattr(config, "problem_type", None)
-    if (problem == "multi_label_classification") != isinstance(task.kind, MultiLabel):
-        wanted = "any number of labels" if isinstance(task.kind, MultiLabel) else "one label a row"
-        raise CheckpointError(
-            f"{where}: problem_type is {problem!r}; task {task.name!r} has {wanted}\n"
-            "  fix: name a model that was trained on this task, or, if it was, set its problem_type"
-        )
-    if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
-        raise CheckpointError(
-            f"{where}: the head gives {config.num_labels} numbers; "
-            f"task {task.name!r} has {task.kind.width}\n"
-            f"  allowed: {task.kind.width}\n  fix: name a model that was trained on this task"
+            f"{where}: {problem}\n"
+            "  fix: name a model that was trained on this task; a new head has random outputs"
         )
 
 
