@@ -58,7 +58,7 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def store(size: int, place: Path) -> dict[str, float]:
     """Write, open and read a table of answers of three classes."""
-    from road_ray.distillation.answer_table import open_table, write_table
+    from road_ray.distillation.stored_ensemble import open_table, write_table
 
     keys = np.random.default_rng(0).integers(0, 2**63, (size, 2)).astype(np.uint64)
     counts = np.full(size, 3, np.int64)

@@ -220,7 +220,7 @@ _Teachers = Annotated[
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers with answers: rows, size, last use."""
-    from road_ray.distillation.answer_table import describe, list_teachers
+    from road_ray.distillation.stored_ensemble import describe, list_teachers
 
     show_list(list(map(describe, list_teachers(store))), as_json)
 
@@ -228,7 +228,7 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
 @store_app.command("verify")
 def store_verify(store: _Store, teachers: _Teachers = None) -> None:
     """Check every table against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.answer_table import TABLES, list_teachers, open_table
+    from road_ray.distillation.stored_ensemble import TABLES, list_teachers, open_table
 
     problems = 0
     for teacher in list_teachers(store, teachers or ()):
@@ -254,7 +254,7 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
-    from road_ray.distillation.answer_table import LOCK, describe, list_teachers
+    from road_ray.distillation.stored_ensemble import LOCK, describe, list_teachers
     from road_ray.system.operating_system import lock_exclusively
 
     if not teachers and unused_days is None:

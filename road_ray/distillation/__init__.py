@@ -1,7 +1,7 @@
 """Distillation: teacher ensembles, their weighting and storage, and the losses of the student.
 
 A batch takes this way: ``annotate.py`` sends it to an ensemble (``ensemble.py``, or
-``stored_ensemble.py`` over tables of ``answer_table.py``) of teachers (``teacher.py``, with
+``stored_ensemble.py`` over tables on disk) of teachers (``teacher.py``, with
 ``cross_tokenizer.py`` for other tokenizers), ``weighting.py`` combines their logits by a rule
 (``correctness`` is ROaD's Algorithm 2), and ``losses.py`` has the loss. ``teacher_directory.py``
 has a teacher's identity and the checks of its labels, tokenizer and files.

@@ -14,7 +14,7 @@ PACKAGE = Path(rr.__file__).parent
 HOUR = 3600.0
 # Wall-clock time is for people, for stamps and for what is a day old.
 WALL_CLOCK = {
-    "distillation/answer_table.py",  # days since answers were used
+    "distillation/stored_ensemble.py",  # days since answers were used
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "inference/predict_file.py",  # an identity of standard input, which is never resumed
     "training/monitoring/metrics_journal.py",  # the stamp of an event

@@ -15,15 +15,17 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation import stored_ensemble
-from road_ray.distillation.answer_table import (
+from road_ray.distillation.ensemble import LocalEnsemble
+from road_ray.distillation.stored_ensemble import (
+    StoredEnsemble,
+    TeacherTables,
     describe,
+    directory_name,
     keys_of_tokens,
     list_teachers,
     open_table,
     write_table,
 )
-from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.stored_ensemble import StoredEnsemble, TeacherTables, directory_name
 from road_ray.distillation.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_directory import teacher_entry
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError

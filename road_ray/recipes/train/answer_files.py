@@ -36,8 +36,8 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
-from road_ray.distillation.answer_table import Values
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, transfer_spans
+from road_ray.distillation.stored_ensemble import Values
 from road_ray.errors import DataError
 from road_ray.models.load_weights import LabelMap, names_for
 from road_ray.recipes.train.answer_cells import Answer, Texts, flat, reader_of

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.distillation.answer_table import open_table, write_table
+from road_ray.distillation.stored_ensemble import open_table, write_table
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models import precision
 from road_ray.models.precision import compile_for_all_shapes
