@@ -2,12 +2,11 @@
 
 import itertools
 import json
-from pathlib import Path
-from typing import Any
+import re
+import string
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from road_ray.data.examples import Answer, Features, SpanExample
 from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
@@ -19,60 +18,54 @@ from road_ray.evaluation.squad import (
     write_predictions,
 )
 
-Rows = list[NDArray[np.float32]]
 
-# Two questions. The first has two windows over "aa bb cc dd ee", which share "cc" and "dd":
-#   window 0: CLS q SEP aa bb cc dd SEP    cc has most context here
-#   window 1: CLS q SEP cc dd ee SEP       dd has most context here
-# The second has one window over "xx yy": CLS q SEP xx yy SEP.
-WORDS = (("aa", "bb", "cc", "dd"), ("cc", "dd", "ee"), ("xx", "yy"))
-MOST = ((1, 1, 1, 0), (0, 1, 1), (1, 1))
-CONTEXTS = ("aa bb cc dd ee", "xx yy")
-
-
-def example(id_: str, context: str, *golds: str) -> SpanExample:
+def example(id_, context, *golds):
     answers = tuple(Answer(gold, context.index(gold)) for gold in golds)
     return SpanExample(id_, "q", context, answers, f"dev.json:{id_}")
 
 
-def two_questions() -> tuple[Features, list[SpanExample]]:
-    offsets: list[tuple[int, int]] = []
-    most: list[bool] = []
-    lengths = []
-    for row, words in enumerate(WORDS):
-        places = [CONTEXTS[row // 2].index(word) for word in words]
-        offsets += [(-1, -1)] * 3 + [(p, p + 2) for p in places] + [(-1, -1)]
-        most += [False] * 3 + [bool(flag) for flag in MOST[row]] + [False]
-        lengths.append(len(words) + 4)
+def windows_of(**contexts):
+    """Windows ``CLS q SEP words SEP`` of one question for each context. A window is given by its
+    first word and, for each word, whether it has most context there.
+    """
+    offsets, most, lengths, questions = [], [], [], []
+    for number, (context, *windows) in enumerate(contexts.values()):
+        words = [word.span() for word in re.finditer(r"\w+", context)]
+        for first, flags in windows:
+            offsets += [(-1, -1)] * 3 + words[first : first + len(flags)] + [(-1, -1)]
+            most += [False] * 3 + [flag == "1" for flag in flags] + [False]
+            lengths.append(len(flags) + 4)
+            questions.append(number)
     features = Features(
         dataset="squad_v2",
         task="mrc",
         tokens=np.arange(sum(lengths), dtype=np.int32),
         bounds=np.cumsum([0, *lengths], dtype=np.int64),
-        first_segment=np.full(3, 3, dtype=np.int32),
+        first_segment=np.full(len(lengths), 3, dtype=np.int32),
         gold={},
-        example=np.array([0, 0, 1], dtype=np.int32),
+        example=np.array(questions, dtype=np.int32),
         offsets=np.array(offsets, dtype=np.int32),
         max_context=np.array(most),
     )
-    return features, [example("a", CONTEXTS[0], "cc dd"), example("b", CONTEXTS[1])]
+    return features, [example(name, context) for name, (context, *_) in contexts.items()]
 
 
-def rows(*values: list[float]) -> Rows:
-    return [np.array(row, dtype=np.float32) for row in values]
+def two_questions():
+    """The windows of the first share "cc", with most context in the first, and "dd"."""
+    return windows_of(a=("aa bb cc dd ee", (0, "1110"), (2, "011")), b=("xx yy", (0, "11")))
 
 
 LOGITS = [
-    np.stack(pair)
-    for pair in zip(
-        rows([1, 9, 9, 0, 3, 2, 8, 9], [2, 9, 9, 7, 4, 0, 9], [5, 9, 9, 1, 0, 9]),
-        rows([1, 9, 9, 0, 1, 2, 3, 9], [-2, 9, 9, 6, 0, 2, 9], [4, 9, 9, -1, 2, 9]),
-        strict=True,
+    np.array(pair, np.float32)
+    for pair in (
+        ([1, 9, 9, 0, 3, 2, 8, 9], [1, 9, 9, 0, 1, 2, 3, 9]),
+        ([2, 9, 9, 7, 4, 0, 9], [-2, 9, 9, 6, 0, 2, 9]),
+        ([5, 9, 9, 1, 0, 9], [4, 9, 9, -1, 2, 9]),
     )
 ]
 
 
-def test_best_spans_by_hand() -> None:
+def test_best_spans_by_hand():
     features, examples = two_questions()
     first, second = best_spans(features, examples, LOGITS)
     # Window 0: bb..dd = 3 + 3; starting at dd (8) is left to window 1, whose cc (7) is left to
@@ -87,13 +80,7 @@ def test_best_spans_by_hand() -> None:
     assert [c.probability for c in second.n_best] == pytest.approx(list(odds / odds.sum()))
 
 
-def by_trying_all(
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    opening: NDArray[np.bool_],
-    closing: NDArray[np.bool_],
-    longest: int,
-) -> list[Span]:
+def by_trying_all(start, end, opening, closing, longest):
     pairs = itertools.product(np.flatnonzero(opening), np.flatnonzero(closing))
     return sorted(
         Span(-(start[i] + end[j]), 0, int(i), int(j), start[i], end[j])
@@ -103,7 +90,7 @@ def by_trying_all(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_window_spans_equal_trying_all_pairs(seed: int) -> None:
+def test_window_spans_equal_trying_all_pairs(seed):
     rng = np.random.default_rng(seed)
     length = int(rng.integers(1, 60))
     # Few distinct values make ties; gaps in the context and in max-context are allowed.
@@ -116,15 +103,14 @@ def test_window_spans_equal_trying_all_pairs(seed: int) -> None:
     assert spans == by_trying_all(*logits, opening, closing, longest)[:n_best]
 
 
-def test_a_context_without_tokens_gives_no_answer() -> None:
+def test_a_context_without_tokens_gives_no_answer():
     features, examples = two_questions()
-    assert features.offsets is not None
     features.offsets[features.bounds[2] :] = -1
     second = best_spans(features, examples, LOGITS)[1]
     assert second == SpanPrediction("b", "", 9.0, 0.0, ())
 
 
-def answered(id_: str, text: str, null_odds: float) -> SpanPrediction:
+def answered(id_, text, null_odds):
     return SpanPrediction(id_, text, 1.0, null_odds, (Candidate(text, 1.0, 0.5, 0.5),))
 
 
@@ -143,7 +129,7 @@ PREDICTIONS = [
 ]
 
 
-def test_choose_threshold_reaches_the_best_score_even_by_silence() -> None:
+def test_choose_threshold_reaches_the_best_score_even_by_silence():
     # a, then c, then d: F1 2, 2 + 2/3, 1 + 2/3 of 3.
     easy, answers = ([of[0], of[1], of[3]] for of in (EXAMPLES, PREDICTIONS))
     assert choose_threshold(easy, answers) == 1.0
@@ -154,11 +140,11 @@ def test_choose_threshold_reaches_the_best_score_even_by_silence() -> None:
     assert score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
 
 
-def test_the_threshold_itself_still_answers() -> None:
+def test_the_threshold_itself_still_answers():
     assert apply_threshold(PREDICTIONS, -1.0) == {"a": "x", "b": "no", "c": "", "d": ""}
 
 
-def test_score_tells_untuned_given_and_best_apart() -> None:
+def test_score_tells_untuned_given_and_best_apart():
     scores = score(EXAMPLES, PREDICTIONS, 1.0)
     # At 0: a right, b wrong, c refused and wrong, d right. At 1: c answered as well, for 2/3.
     assert (scores["exact"], scores["f1"]) == (50.0, 50.0)
@@ -170,7 +156,7 @@ def test_score_tells_untuned_given_and_best_apart() -> None:
     assert not [key for key in scores if key.startswith("at_threshold_best")]
 
 
-def test_answerability_by_hand() -> None:
+def test_answerability_by_hand():
     # At 0 refused are c and d; b and d have no answer.
     assert answerability(EXAMPLES, PREDICTIONS, 0.0) == {
         "no_answer_precision": 50.0,
@@ -184,7 +170,7 @@ def test_answerability_by_hand() -> None:
     assert (bold["no_answer_precision"], bold["answerability_accuracy"]) == (0.0, 100.0)
 
 
-def test_written_predictions_read_back(tmp_path: Path) -> None:
+def test_written_predictions_read_back(tmp_path):
     target = tmp_path / "eval" / "squad_v2"
     write_predictions(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)], 0.0)
     write_predictions(target, PREDICTIONS, 0.0)  # again, over the first
@@ -197,45 +183,20 @@ def test_written_predictions_read_back(tmp_path: Path) -> None:
     ]
 
 
-NEVER = -np.inf
-
-
-def rows_of(*windows: int) -> tuple[Features, list[SpanExample]]:
-    """Windows ``[CLS] q [SEP] context [SEP]`` of one question, its words are letters."""
-    tokens, offsets, seen = [], [], []
-    for length in windows:
-        tokens += [0] * (length + 4)
-        offsets += [[-1, -1]] * 3 + [[2 * i, 2 * i + 1] for i in range(length)] + [[-1, -1]]
-        seen += [True] * (length + 4)
-    features = Features(
-        dataset="squad_v2",
-        task="mrc_joint",
-        tokens=np.array(tokens, np.int32),
-        bounds=np.concatenate([[0], np.cumsum([n + 4 for n in windows])]).astype(np.int64),
-        first_segment=np.full(len(windows), 3, np.int32),
-        gold={},
-        example=np.zeros(len(windows), np.int32),
-        offsets=np.array(offsets, np.int32),
-        max_context=np.array(seen),
-    )
-    context = " ".join("abcdefghijklmnopqrstuvwxyz"[i] for i in range(max(windows)))
-    return features, [SpanExample("q", "?", context, (), "f:1")]
-
-
-def beam(length: int, none: float, starts: dict[int, tuple[float, dict[int, float]]]) -> Any:
+def beam(length, none, starts):
     """What the head says: ``{start: (log p, {end: log p})}``, best start first."""
-    logits: NDArray[np.float32] = np.full((2 + len(starts), length), -50.0, np.float32)
+    logits = np.full((2 + len(starts), length), -50.0, np.float32)
     logits[1] = none
     for row, (start, (first, ends)) in enumerate(starts.items(), 2):
         logits[0, start] = first
-        logits[row, :start] = NEVER
+        logits[row, :start] = -np.inf
         for end, value in ends.items():
             logits[row, end] = value
     return logits
 
 
-def test_best_joint_spans_by_hand() -> None:
-    features, examples = rows_of(4, 4)
+def test_best_joint_spans_by_hand():
+    features, examples = windows_of(q=("a b c d", (0, "1111"), (0, "1111")))
     first = beam(8, 0.5, {0: (-0.1, {0: -0.1}), 3: (-1.0, {5: -0.5, 3: -2.0})})
     second = beam(8, -1.5, {4: (-0.2, {7: -0.1, 5: -0.9}), 1: (-0.3, {4: -0.1})})
     (prediction,) = best_spans(features, examples, [first, second], joint=True)
@@ -248,8 +209,8 @@ def test_best_joint_spans_by_hand() -> None:
     assert sum(c.probability for c in prediction.n_best) == pytest.approx(1.0)
 
 
-def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long() -> None:
-    features, examples = rows_of(26)
+def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long():
+    features, examples = windows_of(q=(" ".join(string.ascii_lowercase), (0, "1" * 26)))
     ends = {3 + i: -0.1 * (i + 1) for i in range(26)}
     logits = beam(30, 0.0, {3: (-0.5, ends)})
     (prediction,) = best_spans(features, examples, [logits], joint=True, n_best=40)
@@ -258,22 +219,15 @@ def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long() -> 
     assert [c.text for c in short.n_best] == ["a", "a b"]
 
 
-def test_a_start_that_another_window_sees_better_is_passed_over() -> None:
-    features, examples = rows_of(3)
-    assert features.max_context is not None
-    features.max_context[3] = False
+def test_a_start_that_another_window_sees_better_is_passed_over():
+    features, examples = windows_of(q=("a b c", (0, "011")))
     logits = beam(7, 0.0, {3: (-0.1, {3: -0.1}), 4: (-2.0, {4: -0.1})})
     assert best_spans(features, examples, [logits], joint=True)[0].text == "b"
 
 
-def test_where_nothing_is_allowed_there_is_no_answer() -> None:
-    features, examples = rows_of(1)
-    (prediction,) = best_spans(
-        features, examples, [beam(5, 2.5, {0: (-0.1, {0: 0.0})})], joint=True
-    )
-    assert (prediction.text, prediction.score, prediction.null_odds, prediction.n_best) == (
-        "",
-        0.0,
-        2.5,
-        (),
-    )
+def test_where_nothing_is_allowed_there_is_no_answer():
+    features, examples = windows_of(q=("a", (0, "1")))
+    logits = [beam(5, 2.5, {0: (-0.1, {0: 0.0})})]
+    assert best_spans(features, examples, logits, joint=True) == [
+        SpanPrediction("q", "", 0.0, 2.5, ())
+    ]
