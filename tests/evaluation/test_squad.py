@@ -40,11 +40,11 @@ HINDI, JAPANESE = "\u0939\u093f\u0928\u094d\u0926\u0940", "\u6771\u4eac\u30bf\u3
         ("th", "\u0e01\u0e23\u0e38\u0e07 the", "\u0e01 \u0e23 \u0e38 \u0e07 the"),
     ],
 )
-def test_normalize_of_a_language(language: str, text: str, expected: str) -> None:
+def test_normalize_of_a_language(language: str, text: str, expected: str):
     assert normalize(text, language) == expected
 
 
-def test_the_figures_of_mlqa_for_chinese() -> None:
+def test_the_figures_of_mlqa_for_chinese():
     """Of four characters three are right: 3/4 both ways; and a full stop of any script is none."""
     golds = {"a": "\u9999\u6e2f\u5927\u5b66", "b": "the \u5317\u4eac"}
     examples = [replace(example(id_, gold), language="zh") for id_, gold in golds.items()]
@@ -92,9 +92,7 @@ TRICKY = [
 
 
 @pytest.mark.parametrize(("golds", "predicted", "exact", "f1"), TRICKY)
-def test_the_figures_of_the_official_script(
-    golds: list[str], predicted: str, exact: int, f1: float
-) -> None:
+def test_the_figures_of_the_official_script(golds, predicted, exact, f1):
     scores = evaluate(article({"q": golds}), {"q": predicted})
     assert (scores["exact"], scores["f1"]) == pytest.approx((100 * exact, 100 * f1))
 
@@ -112,7 +110,7 @@ PREDICTIONS |= dict.fromkeys(("empty", "mixed", "none"), "")
 
 
 @pytest.mark.parametrize("form", ["articles", "examples"])
-def test_scores_by_hand(form: str) -> None:
+def test_scores_by_hand(form: str):
     examples = [example(id_, *golds) for id_, golds in GOLDS.items()]
     data: Any = article(GOLDS) if form == "articles" else examples
     scores = evaluate(data, PREDICTIONS)
@@ -132,7 +130,7 @@ def test_scores_by_hand(form: str) -> None:
     )
 
 
-def test_a_probability_above_the_threshold_counts_as_no_answer() -> None:
+def test_a_probability_above_the_threshold_counts_as_no_answer():
     data = [example("a", "x"), example("b"), example("c", "y"), example("d", "the")]
     predictions = {"a": "x", "b": "x", "c": "y", "d": ""}
     odds = {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.9, "elsewhere": 0.1}
@@ -143,7 +141,7 @@ def test_a_probability_above_the_threshold_counts_as_no_answer() -> None:
     assert scores["exact"] == 50.0
 
 
-def test_best_threshold_by_hand() -> None:
+def test_best_threshold_by_hand():
     data = [example("a", "x"), example("b"), example("c", "y z"), example("d")]
     predictions = {"a": "x", "b": "wrong", "c": "y", "d": "wrong"}
     odds = {"a": -3.0, "c": -2.0, "b": -1.0, "d": 4.0}
@@ -158,14 +156,14 @@ def test_best_threshold_by_hand() -> None:
     assert (silent["best_f1"], silent["best_f1_thresh"], silent["f1"]) == (100.0, 0.0, 0.0)
 
 
-def test_data_without_unanswerable_questions_has_no_such_keys() -> None:
+def test_data_without_unanswerable_questions_has_no_such_keys():
     scores = evaluate([example("a", "x y"), example("b", "z")], {"a": "x", "b": "z"})
     assert set(scores) == {"exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total"}
     assert (scores["exact"], scores["f1"]) == pytest.approx((50.0, 100 * (2 / 3 + 1) / 2))
 
 
 @pytest.mark.parametrize("form", ["articles", "examples"])
-def test_a_question_that_is_there_twice_counts_once(form: str) -> None:
+def test_a_question_that_is_there_twice_counts_once(form: str):
     """As in the official script, which reads ids and texts of answers alone."""
     data: Any = [example("q", "x"), example("q", "y"), example("r", "z")]
     if form == "articles":
@@ -185,7 +183,7 @@ def test_a_question_that_is_there_twice_counts_once(form: str) -> None:
         ({"version": "v2.0", "data": []}, {}, None, r"json\.load\(file\)\['data'\]"),
     ],
 )
-def test_bad_input_is_refused(data: Any, predictions: Any, odds: Any, message: str) -> None:
+def test_bad_input_is_refused(data: Any, predictions: Any, odds: Any, message: str):
     with pytest.raises(DataError, match=message):
         evaluate(data, predictions, odds)
 
