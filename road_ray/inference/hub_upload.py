@@ -91,19 +91,15 @@ def push(model: str | Path, files: Mapping[str, Path], repository: str, *, publi
     network.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
-    from huggingface_hub.errors import HTTPError, RepositoryNotFoundError  # type: ignore[attr-defined]  # HTTPError: of its client
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of its client
 
     if not (token := get_token()):
         fix = "`hf auth login`, or HF_TOKEN in the environment, with a token that may write"
         raise ResourceError(f"no token of the hub\n  fix: {fix}\n  nothing was sent")
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
     try:
-        try:
-            exposed = not public and api.model_info(repository).private is False
-        except RepositoryNotFoundError:
-            api.create_repo(repository, private=not public)
-            exposed = False
-        if exposed:
+        api.create_repo(repository, private=not public, exist_ok=True)
+        if not public and api.model_info(repository).private is False:
             raise ConfigError(
                 f"{repository} is public\n  fix: --public to publish the model there, or name "
                 "another repository\n  nothing was sent"

@@ -5,14 +5,10 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from httpx import Request, Response
 from huggingface_hub import HfApi
-from huggingface_hub.errors import RepositoryNotFoundError
 
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.inference.hub_upload import check_repository, model_files
-
-REQUEST = Request("GET", "https://hub.test")
 
 
 @pytest.fixture
@@ -21,12 +17,10 @@ def hub(monkeypatch):
     repositories: dict[str, dict] = {}
 
     def model_info(self, name):
-        if name not in repositories:
-            raise RepositoryNotFoundError("404", response=Response(404, request=REQUEST))
         return SimpleNamespace(private=repositories[name]["private"])
 
-    def create_repo(self, name, private):
-        repositories[name] = {"private": private, "files": {}}
+    def create_repo(self, name, private, exist_ok):
+        repositories.setdefault(name, {"private": private, "files": {}})
 
     def create_commit(self, repo_id, operations, commit_message):
         for added in operations:
