@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,21 +36,10 @@ _ROWS_AT_ONCE = 64
 DIAGNOSTICS = "diagnostics.json"
 OnRows = Callable[[int, int], None]
 """Called with the number of evaluated rows and of all rows."""
-
-
-class Group(Protocol):
-    """Processes that share an evaluation, such as the workers of a training. Rank 0 gets all of
-    their logits and computes the metrics.
-    """
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def gather(self, part: Any) -> list[Any]:
-        """Return the parts of all ranks on rank 0, nothing on others. Collective."""
+Group = Any
+"""A ``training.Worker``: processes that share an evaluation. Rank 0 gets all of their logits and
+computes the metrics.
+"""
 
 
 @dataclass(frozen=True)
