@@ -171,14 +171,9 @@ class TextReader:
                     max_length_tokens=self.longest,
                 )
                 parts = [slice(*bounds) for bounds in itertools.pairwise(rows.bounds.tolist())]
-                return [
-                    TokenRow(
-                        rows.tokens[part],
-                        None if rows.segments is None else rows.segments[part],
-                        words=None if rows.words is None else rows.words[part],
-                    )
-                    for part in parts
-                ]
+                fields: Any = (rows.tokens, rows.segments, None, rows.words)
+                cut = ([x if x is None else x[part] for x in fields] for part in parts)
+                return list(itertools.starmap(TokenRow, cut))
         return [self._joined(texts)]
 
     def _joined(self, texts: Texts) -> TokenRow:
@@ -232,14 +227,11 @@ def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) ->
     carried = answers.new_full((*words.shape, answers.shape[-1]), PAD_LOGIT)
     for number, example in enumerate(rows):
         teacher_words = np.concatenate([row.words for row in example if row.words is not None])
-        begins = np.flatnonzero(teacher_words >= 0)
-        token_of = {int(teacher_words[token]): int(token) for token in begins}
-        places = (words[number] >= 0).nonzero().squeeze(1)
+        token_of = {word: token for token, word in enumerate(teacher_words.tolist()) if word >= 0}
         # A word that the teacher has no token for keeps equal logits, which say nothing.
-        for place in places.tolist():
-            token = token_of.get(int(words[number, place]))
-            if token is not None:
-                carried[number, place] = answers[number, token]
+        for place, word in enumerate(words[number].tolist()):
+            if word in token_of:
+                carried[number, place] = answers[number, token_of[word]]
     return carried
 
 

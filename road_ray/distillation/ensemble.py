@@ -26,7 +26,7 @@ from road_ray.distillation.teacher import (
     inputs_of,
     some_rows,
 )
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import DataError
 
 BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
 
@@ -115,8 +115,6 @@ class LocalEnsemble(Ensemble):
         options: TeacherOptions = PLAIN,
         device: str | torch.device = "cpu",
     ) -> None:
-        if not directories:
-            raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
         self.teachers = [Teacher(directory, task, options, device) for directory in directories]
         self.size = len(self.teachers)
         self._stream: torch.cuda.Stream | None = None

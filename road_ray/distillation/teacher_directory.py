@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from road_ray.data.model_files import locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress, Span, Tag, Task
 from road_ray.data.text_rows import check_fast
-from road_ray.data.tokenizer import gives_segments, read_tokenizer
+from road_ray.data.tokenizer import check_vocabulary, gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads import own_head
 from road_ray.models.load_weights import MERGED_FROM, LabelMap, label_order
@@ -57,10 +57,7 @@ def check_teacher(
     With ``student_tokenizer``, the teacher may have another one, unless it has no offsets.
     """
     directory = Path(directory)
-    if not (directory / "config.json").is_file():
-        raise CheckpointError(
-            f"{directory}: no config.json\n  fix: name a model directory (hf/ of a run)"
-        )
+    config = read_config(directory)  # which refuses fields that can run code
     for path in sorted(directory.iterdir()):  # pickles, too, that no loader would open
         if path.suffix in _FOREIGN_SUFFIXES and path.name not in _NEVER_LOADED:
             raise CheckpointError(
@@ -68,7 +65,6 @@ def check_teacher(
                 "  allowed: config.json, *.safetensors and tokenizer files\n"
                 "  fix: remove it; convert pickled weights to safetensors in a place you trust"
             )
-    config = read_config(directory)  # which refuses fields that can run code
     _check_head(directory, config, task)
     _check_tokenizer(directory, config, student_tokenizer)
     return label_order(directory, config.id2label, task, label_map, key)
@@ -134,11 +130,7 @@ def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object)
             f"{directory}: no tokenizer beside the teacher to compare with the student's\n"
             "  fix: tokenizer.save_pretrained into that directory"
         )
-    if len(tokenizer) > config.vocab_size:
-        raise CheckpointError(
-            f"{directory}: the tokenizer has {len(tokenizer)} ids, "
-            f"the model {config.vocab_size} embeddings\n  fix: save the tokenizer of this model"
-        )
+    check_vocabulary(config.vocab_size, len(tokenizer), str(directory))
     if student is None or fingerprint_tokenizer(tokenizer) == fingerprint_tokenizer(student):
         return
     try:
