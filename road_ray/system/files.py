@@ -111,15 +111,7 @@ def cache_home() -> Path:
     """Return ``ROAD_CACHE`` or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home
     directory.
     """
-    if directory := os.environ.get(CACHE):
-        return path_of(directory, CACHE)
-    try:
-        return Path.home() / ".cache" / "road_ray"
-    except RuntimeError as error:
-        raise ConfigError(
-            f"{CACHE} is not set, and this user has no home directory ({error})\n"
-            f"  fix: {CACHE}=a directory that can be written"
-        ) from error
+    return path_of(os.environ.get(CACHE) or "~/.cache/road_ray", CACHE)
 
 
 class ReadableFile(Protocol):
@@ -164,11 +156,8 @@ def read_json(
     except (ValueError, RecursionError) as failure:
         raise error(f"{path}: not JSON ({failure})\n  fix: {fix}") from failure
     if not isinstance(value, dict):
-        seen = json.dumps(value)
-        raise error(
-            f"{path}: holds {seen if len(seen) <= 40 else seen[:40] + '...'}\n"
-            f"  allowed: a JSON object\n  fix: {fix}"
-        )
+        seen = shorten(json.dumps(value))
+        raise error(f"{path}: holds {seen}\n  allowed: a JSON object\n  fix: {fix}")
     return value
 
 
