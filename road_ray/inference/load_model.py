@@ -30,7 +30,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.metrics import stored_threshold
-from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
+from road_ray.inference.onnx_model import ONNX, OnnxModel
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
@@ -78,10 +78,9 @@ def load(
     tokenizer = load_tokenizer(place if own else place.parents[1])  # of all heads of a model
     where, dtype = torch.device(device) if device else default_device(), None
     runnable: Callable[[Batch], Tensor]
-    if path := onnx_file(place, record):
+    if facts := record.get(ONNX):
         _check_onnx_options(place, device, precision)
-        facts, where = record[ONNX], torch.device("cpu")
-        runnable = OnnxModel(path)
+        where, runnable = torch.device("cpu"), OnnxModel(place / Path(facts["file"]).name)
         positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
     else:
         runnable = trained = load_trained(str(place), task).to(where).eval()

@@ -66,23 +66,6 @@ def _files_of(path: Path) -> list[Path]:
     return [file for file in (path, path.with_name(f"{path.name}.data")) if file.is_file()]
 
 
-def onnx_file(place: Path, record: Mapping[str, object]) -> Path | None:
-    """Return the file of the exported model in ``place``; None if it is not an export.
-
-    Raises ``CheckpointError`` if ``road_ray.json`` names a file that is not there.
-    """
-    facts = record.get(ONNX)
-    if facts is None:
-        return None
-    name = facts.get("file") if isinstance(facts, dict) else None
-    if not isinstance(name, str) or Path(name).name != name or not (place / name).is_file():
-        raise CheckpointError(
-            f"{place}: road_ray.json names the ONNX file {name!r}, which is not there\n"
-            "  fix: repeat `road export`"
-        )
-    return place / name
-
-
 class _FunctionOfTensors(nn.Module):
     """The model as a function of its input tensors only, which the exporter requires."""
 
