@@ -100,21 +100,29 @@ def value_type(kind: Kind) -> type[np.floating[Any]]:
     return np.float32 if isinstance(kind, Regress) else np.float16
 
 
-def unpadded(answer: Tensor, positions: Longs | None, kind: Kind) -> Values:
-    """Return the numbers of one row's answer in the stored dtype: ``[C]``, or those of the real
-    ``positions`` of ``[2, L]`` or ``[L, C]``, flat. Raises ``CheckpointError`` for values beyond
-    the range of float16.
+def rounded(logits: Tensor, kind: Kind) -> Values:
+    """Return logits as they are stored and sent. Raises ``CheckpointError`` for values beyond the
+    range of float16.
     """
-    values: Values = answer.float().cpu().numpy()
-    if positions is not None:
-        values = values[:, positions] if isinstance(kind, Span) else values[positions]
+    values: Values = logits.float().cpu().numpy()
     limit = float(np.finfo(value_type(kind)).max)
     if not (np.abs(values).max(initial=0.0) <= limit):  # false for NaN too
         raise CheckpointError(
-            f"a teacher's logits beyond {limit:g}, or not a number, cannot be kept\n"
-            "  fix: distillation.answers=live, or fine-tune that teacher again"
+            f"logits beyond {limit:g}, or not a number, do not fit float16\n"
+            "  fix: distillation.host=process and distillation.answers=live, or fine-tune that "
+            "teacher again"
         )
-    return values.ravel().astype(value_type(kind))
+    return values.astype(value_type(kind))
+
+
+def unpadded(answer: Tensor, positions: Longs | None, kind: Kind) -> Values:
+    """Return the numbers of one row's answer: ``[C]``, or those of the real ``positions`` of
+    ``[2, L]`` or ``[L, C]``, flat.
+    """
+    values = rounded(answer, kind)
+    if positions is not None:
+        values = values[:, positions] if isinstance(kind, Span) else values[positions]
+    return values.ravel()
 
 
 def padded(

@@ -29,13 +29,14 @@ from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.task_and_dataset import Regress, Task
+from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
+from road_ray.distillation.stored_ensemble import rounded
 from road_ray.distillation.teacher import PLAIN, Teacher, TeacherOptions, inputs_of
 from road_ray.distributed.batch_inference import InferenceActor
 from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.distributed.room import room, scale_up_seconds
-from road_ray.errors import CheckpointError, ClusterError, RoadError, first_line
+from road_ray.errors import ClusterError, RoadError, first_line
 
 Inputs = Mapping[str, NDArray[np.generic]]
 Answer = tuple[NDArray[np.generic], float, Mapping[str, float]]
@@ -65,7 +66,7 @@ def hosted(
             name: array if name == "texts" else torch.tensor(array)
             for name, array in inputs.items()
         }
-        logits = packed_logits(teacher, tensors)
+        logits = rounded(teacher.logits(**tensors), teacher.task.kind)
         return logits, time.perf_counter() - began, teacher.stats
 
     return answer
@@ -80,23 +81,6 @@ def packed_inputs(batch: Mapping[str, object]) -> Inputs:
         else value
         for name, value in inputs_of(batch).items()
     }
-
-
-def packed_logits(teacher: Teacher, inputs: Mapping[str, Any]) -> NDArray[np.generic]:
-    """Return a teacher's logits, packed for transfer.
-
-    Raises ``CheckpointError`` if they do not fit float16.
-    """
-    answer: NDArray[np.generic] = teacher.logits(**inputs).cpu().numpy()
-    if isinstance(teacher.task.kind, Regress):
-        return answer
-    limit = float(np.finfo(np.float16).max)
-    if np.abs(answer).max(initial=0.0) > limit:
-        raise CheckpointError(
-            f"{teacher.directory}: logits beyond {limit:g} do not fit float16\n"
-            "  fix: distillation.host: process"
-        )
-    return answer.astype(np.float16)
 
 
 class Request(NamedTuple):

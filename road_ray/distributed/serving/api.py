@@ -126,7 +126,7 @@ class RowReader:
         self.row = row_type(predictor.trained)
         self._fields = ", ".join(self.row.model_fields)
         limits = Field(min_length=1, max_length=config.max_request_rows)
-        self._many = TypeAdapter[Any](Annotated[list[self.row], limits])  # type: ignore[name-defined]
+        self._many = TypeAdapter[Any](Annotated[list[self.row], limits])  # type: ignore
 
     def rows(self, body: bytes) -> tuple[list[tuple[str, Row]], bool]:
         """Return the rows with their places, and whether the body is one row rather than a list.
