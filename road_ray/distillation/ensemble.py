@@ -186,7 +186,3 @@ class RowEnsemble(Ensemble):
         of_files = {number: read(numbers, width) for number, read in self.files.items()}
         every = (of_files[n] if n in of_files else next(of_models) for n in range(self.size))
         return torch.stack([*every])
-
-    def close(self) -> None:
-        for member in self.members:
-            member.close()

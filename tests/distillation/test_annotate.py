@@ -90,15 +90,6 @@ def test_a_teacher_of_questions_answers_as_the_plain_model_does_and_padding_is_n
     assert (logits.softmax(-1)[~real] == 0).all()
 
 
-def test_a_regression_teacher_gives_one_number(tmp_path):
-    similarity = task("similarity")
-    ensemble = LocalEnsemble([make_teacher(tmp_path, kind="similarity")], similarity)
-    scored = make_batch(0) | {"labels": torch.rand(4)}
-    (softened,) = annotate([scored], ensemble, weighting.resolve("correctness"))
-    assert softened["soft_logits"].shape == (4, 1)
-    assert set(softened["stats"]) == {"time/teacher_wait_seconds"}
-
-
 def test_logits_that_are_not_finite_name_the_teacher(tmp_path):
     broken = Teacher(make_teacher(tmp_path / "broken"), NLI)
     broken._model.classifier.out_proj.bias[0] = torch.nan

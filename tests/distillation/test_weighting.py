@@ -36,22 +36,6 @@ def test_algorithm_2_on_the_worked_example():
     assert_close(combine(logits, mean(logits, targets)), torch.tensor([[7 / 3, 4 / 3]]))
 
 
-@pytest.mark.parametrize(
-    ("total", "wrong", "right", "boost"),
-    [
-        (3, 0.75, 1, 1.5),
-        (3, 0.75, 2, 1.125),
-        (3, 0.75, 3, 1.0),
-        (3, 0.9, 1, 1.2),
-        (5, 0.75, 3, 3.5 / 3),
-        (2, 0.75, 1, 1.25),
-    ],
-)
-def test_right_teachers_share_what_wrong_ones_lose(total, wrong, right, boost):
-    weights = correctness(teachers(right, total), torch.tensor([0]), wrong=wrong)
-    assert_close(weights[:, 0], torch.tensor([boost] * right + [wrong] * (total - right)))
-
-
 @pytest.mark.parametrize(("all_wrong", "each"), [("scale", 0.75), ("mean", 1.0), ("drop", 0.0)])
 def test_when_every_teacher_errs_the_named_choice_holds(all_wrong, each):
     logits = torch.cat([teachers(0, 3), teachers(3, 3)], 1)  # all wrong, all right
@@ -206,4 +190,5 @@ def test_weights_sum_to_the_number_of_teachers(total, classes, wrong, seed):
     assert (weights >= 0).all()
     right = logits.argmax(-1) == targets
     assert (weights[right] >= 1 - 1e-6).all()
+    assert (weights[~right & right.any(0)] == wrong).all()
     assert_close(correctness(logits, targets, wrong=1.0), mean(logits, targets))

@@ -25,8 +25,6 @@ from road_ray.evaluation.metrics import (
     coverage,
     entity_scores,
     fit_temperature,
-    known_metrics,
-    label_balance,
     label_set_balance,
     label_set_scores,
     predicted_sets,
@@ -37,7 +35,6 @@ from road_ray.evaluation.metrics import (
     table_of_labels,
     word_logits,
 )
-from road_ray.evaluation.seed_statistics import summary
 from road_ray.evaluation.spans import SpanPrediction
 from road_ray.evaluation.squad import span_diagnostics
 
@@ -55,12 +52,6 @@ from road_ray.evaluation.squad import span_diagnostics
 )
 def test_scores_of_one_value_a_row_by_hand(predicted, gold, expected):
     assert score(tuple(expected), predicted, gold) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("name", known_metrics())
-def test_a_perfect_prediction_scores_100(name):
-    gold = np.array([0, 1, 1, 0])
-    assert score((name,), gold, gold) == pytest.approx({name: 100.0})
 
 
 @pytest.mark.parametrize("name", ["matthews", "pearson", "spearman"])
@@ -81,12 +72,6 @@ def test_of_three_labels_f1_is_named_or_the_mean():
     assert score(("f1",), [1, 0], [1, 1], ("no", "yes")) == pytest.approx({"f1": 200 / 3})
 
 
-def test_a_model_of_one_label_is_seen_beside_the_majority():
-    balance = label_balance([0] * 30, [0] * 29 + [1])
-    assert balance == {"majority_accuracy": pytest.approx(100 * 29 / 30), "predicted_labels": 1.0}
-    assert label_balance([0, 2, 1], [0, 1, 1])["predicted_labels"] == 3.0
-
-
 def test_an_unknown_metric_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
         score(("acuracy",), [1], [1])
@@ -98,13 +83,6 @@ def test_an_unknown_metric_is_refused_with_the_nearest():
 def test_bad_values_are_refused(predicted, gold):
     with pytest.raises(DataError, match="scores: "):
         score(("accuracy",), predicted, gold)
-
-
-def test_summary_by_hand():
-    result = summary([1.0, 2.0, 3.0, 6.0])
-    assert (result.count, result.mean) == (4, 3.0)
-    assert result.deviation == pytest.approx(math.sqrt(14 / 3))
-    assert summary([5.0]).deviation is None
 
 
 LABELS = ("joy", "anger", "fear")

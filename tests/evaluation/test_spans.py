@@ -140,10 +140,6 @@ def test_choose_threshold_reaches_the_best_score_even_by_silence():
     assert score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
 
 
-def test_the_threshold_itself_still_answers():
-    assert apply_threshold(PREDICTIONS, -1.0) == {"a": "x", "b": "no", "c": "", "d": ""}
-
-
 def test_score_tells_untuned_given_and_best_apart():
     scores = score(EXAMPLES, PREDICTIONS, 1.0)
     # At 0: a right, b wrong, c refused and wrong, d right. At 1: c answered as well, for 2/3.
