@@ -64,7 +64,7 @@ class MultitaskModel(nn.Module):
         self._is_told = False  # what transformers cannot load
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.read(self.hidden(batch), batch)
+        return self.read(self.states(batch).last_hidden_state, batch)
 
     def read(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the same logits from the encoder's ``hidden`` states."""
@@ -74,13 +74,9 @@ class MultitaskModel(nn.Module):
             logits = kind.low + kind.range * logits.float()  # bf16 has steps of 2 at 500
         return logits
 
-    def hidden(self, batch: Batch) -> Tensor:
-        """Return the encoder's last states: ``[B, L, D]``, or ``[B * N, L, D]`` of choices."""
-        hidden: Tensor = self.states(batch).last_hidden_state
-        return hidden
-
     def states(self, batch: Batch, **outputs: bool) -> Any:
-        """Return the encoder's whole output; ``outputs`` are ``output_hidden_states=True`` and
+        """Return the encoder's output, whose ``last_hidden_state`` is ``[B, L, D]``, or
+        ``[B * N, L, D]`` of choices; ``outputs`` are ``output_hidden_states=True`` and
         ``output_attentions=True``.
         """
         return self.encoder(**encoder_inputs(batch, self._inputs), **outputs)

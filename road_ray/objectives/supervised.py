@@ -1,12 +1,11 @@
 """Supervised training: cross-entropy of classes, tags, choices, each of several labels, and the
-start and end of a span; squared error of numbers. Distillation: on labels and on the soft logits
-of an ensemble of teachers.
+start and end of a span; squared error of numbers. With teachers, on their soft logits too.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,23 +92,37 @@ def label_loss(
     return total, count
 
 
+_HALF = Schedule(((0.0, 0.5),))
+
+
 class Supervised(Objective):
-    """Training on labels; several tasks may share the encoder, with one head each.
+    """Training on labels and, where a batch has them, on the logits of teachers: ``(1 - kd_weight)
+    * label loss + kd_weight * T^2 * KL(teachers || student)``, mean over examples (or tagged
+    tokens). Several tasks may share the encoder, with one head each.
 
     ``weights`` multiply the loss of a data set, or of a task; the default is 1. ``one_dataset``:
     all batches are of one data set, so that each has labels for all heads. ``class_weights``
     ``[C]`` and ``label_smoothing`` are those of `label_loss`; further heads have neither.
+
+    A batch with teachers has ``soft_logits`` ``[B, ..., C]`` (already weighted) and ``kd_keep``; an
+    example without a label still counts in its soft loss. Where it also has ``teacher_logits``
+    ``[M, B, ..., C]`` and ``teacher_weights``, the loss is the mean of each teacher's divergence. A
+    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. ``matching`` adds the
+    differences of the encoder's states from a teacher's; its projections are not exported. Source:
+    Hinton et al. 2015; ROaD part 1, section 3.5.
     """
 
     def __init__(
         self,
         model: MultitaskModel,
         *,
-        export_task: str | None = None,
         weights: Mapping[str, float] | None = None,
         one_dataset: bool = False,
         class_weights: Tensor | None = None,
         label_smoothing: float = 0.0,
+        kd_weight: Schedule = _HALF,
+        temperature: float = 2.0,
+        matching: StateMatching | None = None,
     ) -> None:
         super().__init__()
         self.label_smoothing = label_smoothing
@@ -119,89 +132,17 @@ class Supervised(Objective):
         self.encoder = model.encoder
         own_head = any(task.head for task in model.tasks.values())  # may leave parameters unused
         self.sparse = own_head or (len(model.tasks) > 1 and not one_dataset)
-        self.export_task = export_task or next(iter(model.tasks))
-
-    def train(self, mode: bool = True) -> Self:
-        super().train(mode)
-        self.model.train(mode)  # again: it keeps a frozen encoder, a child here too, in eval
-        return self
-
-    def counts(self, batch: Batch) -> dict[str, Tensor]:
-        name = batch["dataset"]
-        further = further_labels(batch).items()
-        return {name: label_count(batch)} | {
-            f"{name}_{task}": label_count({"labels": labels}) for task, labels in further
-        }
-
-    def forward(self, batch: Batch) -> Losses:
-        logits, further = self.predict(batch)
-        losses = self.losses(logits, batch)
-        weight = self.weights.get(batch["dataset"], self.weights.get(batch["task"], 1.0))
-        terms = (losses.terms | further).items()
-        weighted = {key: replace(term, weight=weight * term.weight) for key, term in terms}
-        return Losses(weighted, losses.metrics)
-
-    def losses(self, logits: Tensor, batch: Batch) -> Losses:
-        """Return the loss of the batch's own task, unweighted."""
-        weights: Any = self.class_weights  # a buffer: a copy in every step would wait for a GPU
-        options = {"class_weights": weights, "smoothing": self.label_smoothing}
-        loss = label_loss(self.model.tasks[batch["task"]], logits, batch, **options)
-        return Losses({batch["dataset"]: Term(*loss)})
-
-    def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
-        """Return the logits of the batch's task, and the terms of further heads with labels."""
-        if not further_labels(batch):
-            return self.model(batch), {}
-        return self.read(self.model.hidden(batch), batch)
-
-    def read(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
-        """Return the result of ``predict`` from the encoder's last states ``[B, L, D]``."""
-        terms = {}
-        for task, labels in further_labels(batch).items():
-            logits = self.model.heads[task](hidden, batch)
-            total, count = label_loss(self.model.tasks[task], logits, {"labels": labels})
-            terms[f"{batch['dataset']}_{task}"] = Term(total, count)
-        return self.model.read(hidden, batch), terms
-
-    def export(self, directory: Path) -> None:
-        self.model.export(directory, self.export_task)
-
-
-_HALF = Schedule(((0.0, 0.5),))
-
-
-class Distilled(Supervised):
-    """``(1 - kd_weight) * label loss + kd_weight * T^2 * KL(teachers || student)``, mean over
-    examples (or tagged tokens).
-
-    An example without a label still counts in the soft loss. The batch has ``soft_logits``
-    ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also has ``teacher_logits``
-    ``[M, B, ..., C]`` and ``teacher_weights``, the loss is the mean of each teacher's divergence. A
-    batch without ``soft_logits``, of a data set without teachers, has the label loss only. A
-    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. ``matching`` adds the
-    differences of the encoder's states from a teacher's; its projections are not exported.
-    ``of_labels`` are the options of `Supervised`. Source: Hinton et al. 2015; ROaD part 1, section
-    3.5.
-    """
-
-    def __init__(
-        self,
-        model: MultitaskModel,
-        *,
-        kd_weight: Schedule = _HALF,
-        temperature: float = 2.0,
-        matching: StateMatching | None = None,
-        **of_labels: Any,
-    ) -> None:
-        super().__init__(model, **of_labels)
         self.kd_weight, self.temperature, self.matching = kd_weight, temperature, matching
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
-        counts, name = super().counts(batch), batch["dataset"]
+        name, known = batch["dataset"], label_count(batch)
+        counts = {name: known}
+        for task, labels in further_labels(batch).items():
+            counts[f"{name}_{task}"] = label_count({"labels": labels})
         if "soft_logits" in batch:
             is_tagging = isinstance(self.model.tasks[batch["task"]].kind, Tag)
             rows = torch.full((), len(batch["input_ids"]), device=batch["input_ids"].device)
-            counts[f"{name}_soft"] = counts[name] if is_tagging else rows
+            counts[f"{name}_soft"] = known if is_tagging else rows
         if self.matching is not None:
             weights = self.matching.hidden_weight, self.matching.attention_weight
             tokens = batch["attention_mask"].bool().sum()
@@ -209,23 +150,33 @@ class Distilled(Supervised):
             counts |= {f"{name}_{kind}": tokens for kind, weight in used if weight}
         return counts
 
-    def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
-        """Return the logits of the batch's task, and the terms of further heads and of states."""
-        if self.matching is None:
-            return super().predict(batch)
-        output = self.model.states(batch, **self.matching.outputs)
-        logits, terms = self.read(output.last_hidden_state, batch)
-        count = batch["attention_mask"].bool().sum()
-        for name, (total, weight) in self.matching(output, batch).items():
-            terms[f"{batch['dataset']}_{name}"] = Term(total, count, weight)
-        return logits, terms
+    def forward(self, batch: Batch) -> Losses:
+        model, name, further = self.model, batch["dataset"], dict[str, Term]()
+        output = model.states(batch, **({} if self.matching is None else self.matching.outputs))
+        hidden = output.last_hidden_state
+        for task, labels in further_labels(batch).items():
+            loss = label_loss(
+                model.tasks[task], model.heads[task](hidden, batch), {"labels": labels}
+            )
+            further[f"{name}_{task}"] = Term(*loss)
+        losses = self._losses(model.read(hidden, batch), batch)
+        if self.matching is not None:
+            count = batch["attention_mask"].bool().sum()
+            for kind, (total, weight) in self.matching(output, batch).items():
+                further[f"{name}_{kind}"] = Term(total, count, weight)
+        factor = self.weights.get(name, self.weights.get(batch["task"], 1.0))
+        terms = (losses.terms | further).items()
+        weighted = {key: replace(term, weight=factor * term.weight) for key, term in terms}
+        return Losses(weighted, losses.metrics)
 
-    def losses(self, logits: Tensor, batch: Batch) -> Losses:
-        """Return the label and the soft loss of the student's ``logits``, unweighted."""
-        losses = super().losses(logits, batch)
-        if "soft_logits" not in batch:
-            return losses
+    def _losses(self, logits: Tensor, batch: Batch) -> Losses:
+        """Return the label loss of the batch's own task, and the soft loss of one with teachers."""
         task, name = self.model.tasks[batch["task"]], batch["dataset"]
+        weights: Any = self.class_weights  # a buffer: a copy in every step would wait for a GPU
+        options = {"class_weights": weights, "smoothing": self.label_smoothing}
+        label = Term(*label_loss(task, logits, batch, **options))
+        if "soft_logits" not in batch:
+            return Losses({name: label})
         soft, softened = soft_loss_sum(
             logits,
             batch,
@@ -237,8 +188,10 @@ class Distilled(Supervised):
             soft = soft / task.kind.range**2
         weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])
         unit = torch.ones((), device=logits.device)
-        label = replace(losses.terms[name], weight=1 - weight)
         return Losses(
-            {name: label, f"{name}_soft": Term(soft, softened, weight)},
+            {name: replace(label, weight=1 - weight), f"{name}_soft": Term(soft, softened, weight)},
             {} if self.kd_weight.is_constant else {"kd_weight": (weight * unit, unit)},
         )
+
+    def export(self, directory: Path) -> None:
+        self.model.export(directory, next(iter(self.model.tasks)))

@@ -34,7 +34,7 @@ from road_ray.models.encoder import hugging_face_config
 from road_ray.models.load_weights import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
-from road_ray.objectives.supervised import Distilled, Supervised
+from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.contestants import learn
@@ -167,7 +167,7 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
 
 def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:
     weight = schedule("constant", KD_WEIGHT)
-    objective = Distilled(_student(lesson), kd_weight=weight, temperature=TEMPERATURE)
+    objective = Supervised(_student(lesson), kd_weight=weight, temperature=TEMPERATURE)
     requested = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
     _train(objective, requested, lesson, connection)
 

@@ -20,7 +20,7 @@ from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
 from road_ray.inference.load_model import load
 from road_ray.models.multitask import load_trained
-from road_ray.objectives.supervised import Distilled
+from road_ray.objectives.supervised import Supervised
 from tests.row_files import write_rows
 
 NAMES = {"conll2003": "ner", "commonsenseqa": "commonsense"}
@@ -81,7 +81,7 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     known = batch["attention_mask"] != 0 if name == "conll2003" else slice(None)
     with torch.no_grad():  # a teacher's logits of padding are no answer
         torch.testing.assert_close(batch["soft_logits"][known], student(batch)[known])
-    terms = Distilled(student, kd_weight=schedule("constant", 0.5), temperature=4.0)(batch).terms
+    terms = Supervised(student, kd_weight=schedule("constant", 0.5), temperature=4.0)(batch).terms
     assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
     assert terms[name].count == (batch["labels"] != -100).sum()
 

@@ -110,7 +110,7 @@ def test_the_export_says_that_only_the_encoder_is_plain(tmp_path, caplog):
     inputs = {name: batch[name] for name in ("input_ids", *JOINT_BATCH)}
     with torch.inference_mode():
         assert_close(read(batch), model(batch))
-        assert_close(plain(**inputs).last_hidden_state, model.hidden(batch))
+        assert_close(plain(**inputs).last_hidden_state, model.states(batch).last_hidden_state)
     assert set(load_file(tmp_path / "joint_span_head.safetensors")) == set(
         model.heads[TASK.name].state_dict()
     )

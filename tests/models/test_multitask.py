@@ -104,7 +104,7 @@ def test_load_trained_puts_labels_in_another_order_into_the_order_of_the_task(
 def test_a_regression_under_autocast_has_label_units_in_fp32(model, batch):
     batch = batch | {"task": "similarity"}
     with torch.autocast("cpu", torch.bfloat16):
-        logits = model.heads["similarity"](model.hidden(batch), batch)
+        logits = model.heads["similarity"](model.states(batch).last_hidden_state, batch)
         scores = model(batch)
     assert logits.dtype == torch.bfloat16
     assert_close(scores, 5 * logits.float(), rtol=0, atol=0)

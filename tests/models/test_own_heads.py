@@ -66,7 +66,7 @@ def test_an_export_loads_with_its_head_and_its_encoder_by_plain_transformers(
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
     with torch.no_grad():
         assert_close(again(batch), model(batch))
-        assert_close(plain(**inputs).last_hidden_state, model.hidden(batch))
+        assert_close(plain(**inputs).last_hidden_state, model.states(batch).last_hidden_state)
         assert_close(Teacher(tmp_path, Task("own", kinds[0])).logits(**inputs), model(batch))
         assert_close(load(tmp_path).model(batch | {"task": tmp_path.name}), model(batch))
 

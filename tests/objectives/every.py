@@ -22,7 +22,7 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.generator import Frequencies
 from road_ray.objectives.pretraining.registry import objective_class
-from road_ray.objectives.supervised import Distilled, Supervised
+from road_ray.objectives.supervised import Supervised
 from tests.objectives import tiny
 
 VOCAB, TEACHERS, CHOICES = 60, 2, 3
@@ -68,11 +68,11 @@ def _objective_of(name: str, directory: Path, dropout: float, layers: int) -> Ob
         return _with_option(name, dropout, layers)
     if name in INTERMEDIATE:
         return _intermediate(directory, dropout, layers, attentions=INTERMEDIATE[name])
-    head, how = name.split(" ", 1)
+    head = name.split(" ")[0]
     torch.manual_seed(0)
     size = tiny.config_of(32, dropout, layers)
     model = MultitaskModel(ElectraModel(size), [Task(head, HEADS[head])])
-    return Supervised(model) if how == "head" else Distilled(model)
+    return Supervised(model)
 
 
 def _with_option(name: str, dropout: float, layers: int) -> Objective:
@@ -95,7 +95,7 @@ def _intermediate(directory: Path, dropout: float, layers: int, *, attentions: b
     model = MultitaskModel(ElectraModel(size), [Task("classes", HEADS["classes"])])
     teacher = HiddenStatesTeacher(directory, attentions=attentions)
     weights = {"hidden_weight": 0.5, "attention_weight": 0.5 if attentions else 0.0}
-    return Distilled(model, matching=StateMatching(model.encoder, teacher, **weights))
+    return Supervised(model, matching=StateMatching(model.encoder, teacher, **weights))
 
 
 def batch_of(name: str, objective: Objective, *, length: int, rows: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ from road_ray.distillation.hidden_state_matching import (
 )
 from road_ray.distillation.schedule import schedule
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.supervised import Distilled, Supervised, label_loss
+from road_ray.objectives.supervised import Supervised, label_loss
 from tests.objectives.conftest import config_of
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
@@ -144,13 +145,6 @@ def test_a_second_head_learns_from_labels_of_its_own_in_the_same_pass(discrimina
     assert all(p.grad is not None for p in model.heads["second"].parameters())
 
 
-def test_the_export_is_that_of_the_first_task_unless_another_is_named(model, tmp_path):
-    Supervised(model).export(tmp_path / "a")
-    Supervised(model, export_task="mrc").export(tmp_path / "b")
-    assert "SequenceClassification" in (tmp_path / "a" / "config.json").read_text()
-    assert "QuestionAnswering" in (tmp_path / "b" / "config.json").read_text()
-
-
 def test_joint_spans_add_half_the_cross_entropy_of_no_answer():
     logits = torch.zeros(2, 3, 6)
     logits[:, 2] = math.log(3)  # p(no answer) = 3 / 4
@@ -202,7 +196,10 @@ class Fixed(nn.Module):
         self.heads = nn.ModuleDict()
         self.logits = nn.Parameter(logits)
 
-    def forward(self, batch):
+    def states(self, batch):
+        return SimpleNamespace(last_hidden_state=None)
+
+    def read(self, hidden, batch):
         return self.logits
 
 
@@ -216,7 +213,7 @@ def batch(task: Task, soft: torch.Tensor, *, keep: torch.Tensor | None = None, *
 
 def terms(task, logits, soft, *, kd_weight=0.5, temperature=2.0, **more):
     weight = schedule("constant", kd_weight)
-    objective = Distilled(Fixed(task, logits), kd_weight=weight, temperature=temperature)
+    objective = Supervised(Fixed(task, logits), kd_weight=weight, temperature=temperature)
     return objective(batch(task, soft, **more)).terms
 
 
@@ -284,7 +281,7 @@ def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses(
 def test_annealed_weights_follow_the_fraction_and_the_gradient_is_that_to_the_mixed_target():
     """BAM's own form: target = f * onehot + (1 - f) * teacher."""
     fixed = Fixed(PAIR, torch.tensor([[0.3, -0.2], [1.0, 0.5]]))
-    objective = Distilled(fixed, kd_weight=schedule("linear", 0.5), temperature=1.0)
+    objective = Supervised(fixed, kd_weight=schedule("linear", 0.5), temperature=1.0)
     soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
     losses = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
     assert (losses.terms["d"].weight, losses.terms["d_soft"].weight) == (0.25, 0.75)
@@ -332,11 +329,11 @@ def soft_batch(batch):
     return batch | {"task": "pair", "dataset": "d", "labels": labels} | soft
 
 
-def matched(pair, **options) -> Distilled:
+def matched(pair, **options) -> Supervised:
     model, directory = pair
     attentions = options.get("attention_weight", 0) > 0
     teacher = HiddenStatesTeacher(directory, attentions=attentions)
-    return Distilled(model, matching=StateMatching(model.encoder, teacher, **options))
+    return Supervised(model, matching=StateMatching(model.encoder, teacher, **options))
 
 
 def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, soft_batch):
@@ -350,7 +347,7 @@ def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, soft_batch):
 
 def test_what_it_says_is_learnt_as_without_matching(pair, soft_batch):
     made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(soft_batch).terms
-    plain = Distilled(pair[0])(soft_batch).terms
+    plain = Supervised(pair[0])(soft_batch).terms
     for name, term in plain.items():
         assert_close(made[name].total, term.total)
     assert made["d_hidden"].weight == 0.5
@@ -375,7 +372,7 @@ def test_a_narrower_student_learns_a_projection_of_its_own(pair, soft_batch, tmp
     matching = StateMatching(
         student.encoder, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
     )
-    objective = Distilled(student, matching=matching)
+    objective = Supervised(student, matching=matching)
     shapes = {name: m.weight.shape for name, m in matching.projections.items()}
     assert shapes == {"1": (32, 16), "2": (32, 16)}
     made = objective(soft_batch).terms

@@ -30,7 +30,7 @@ from road_ray.models.encoder import (
     model_directory,
 )
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
-from road_ray.objectives.supervised import Distilled, Supervised
+from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TrainConfig
@@ -161,31 +161,27 @@ def build_objective(
     ``matching`` is enabled.
     """
     model, weights = prepared.model, loss_weights(config)
-    of_labels: dict[str, Any] = {"weights": weights, "one_dataset": len(weights) == 1}
+    options: dict[str, Any] = {"weights": weights, "one_dataset": len(weights) == 1}
     if isinstance(config, FinetuneConfig):
         split = prepared.splits[config.data.dataset]
-        of_labels["class_weights"] = _class_weights(config.data.class_weights, split)
-        of_labels["label_smoothing"] = config.data.label_smoothing
-    if not teachers:
-        return Supervised(model, **of_labels)
-    taught = next(iter(teachers.values()))
-    settings = taught.config.distillation
-    distilled: dict[str, Any] = {
-        "kd_weight": schedule(settings.schedule, settings.kd_weight),
-        "temperature": settings.temperature,
-        **of_labels,
-    }
+        options["class_weights"] = _class_weights(config.data.class_weights, split)
+        options["label_smoothing"] = config.data.label_smoothing
+    taught = next(iter(teachers.values()), None)
+    if taught is not None:
+        settings = taught.config.distillation
+        options["kd_weight"] = schedule(settings.schedule, settings.kd_weight)
+        options["temperature"] = settings.temperature
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
-    if matching is None or not matching.enabled:
-        return Distilled(model, **distilled)
-    states = StateMatching(
-        model.encoder,
-        HiddenStatesTeacher(taught.directories[0], attentions=matching.attention_weight > 0),
-        layers=matching.layers,
-        hidden_weight=matching.hidden_weight,
-        attention_weight=matching.attention_weight,
-    )
-    return Distilled(model, matching=states, **distilled)
+    if taught is not None and matching is not None and matching.enabled:
+        directory = taught.directories[0]
+        options["matching"] = StateMatching(
+            model.encoder,
+            HiddenStatesTeacher(directory, attentions=matching.attention_weight > 0),
+            layers=matching.layers,
+            hidden_weight=matching.hidden_weight,
+            attention_weight=matching.attention_weight,
+        )
+    return Supervised(model, **options)
 
 
 def _class_weights(
