@@ -226,9 +226,8 @@ class _Objective(TypedDict, total=False):
     for each position, with the original), `selection_weight` (2) of the multi-word selection
     loss and `shared_layers` (3), the lowest layers that generator and main encoder share, of
     one width, as in official/projects/teams of tensorflow/models. `mc_bert`: `candidates`
-    (10, with "none of the above") and `faithful` (false; true keeps the label noise of the
-    released code, where candidates can repeat the original). `adversarial`:
-    `generator_weight` (1) of the policy-gradient loss. Empty: these defaults."""
+    (10, with "none of the above"). `adversarial`: `generator_weight` (1) of the policy-
+    gradient loss. Empty: these defaults."""
 
 class _Optimizer(TypedDict, total=False):
     name: Literal["adamw", "lamb"]

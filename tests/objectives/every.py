@@ -35,7 +35,7 @@ HEADS: dict[str, Kind] = {
     "choices": Choose(CHOICES),
     "pair": Reason(("a", "b")),
 }
-OPTIONS = ("temperature", "disallow_correct", "frequencies", "faithful")
+OPTIONS = ("temperature", "disallow_correct", "frequencies")
 PRETRAINED = (*tiny.KINDS, *OPTIONS)
 SUPERVISED = tuple(f"{head} head" for head in HEADS)
 DISTILLED = tuple(
@@ -76,9 +76,8 @@ def _objective_of(name: str, directory: Path, dropout: float, layers: int) -> Ob
 
 
 def _with_option(name: str, dropout: float, layers: int) -> Objective:
-    """ELECTRA, or MC-BERT, with an option that takes another path through its code."""
-    base = "mc_bert" if name == "faithful" else "electra"
-    made = tiny.objective_of(base, dropout=dropout, layers=layers)
+    """ELECTRA with an option that takes another path through its code."""
+    made = tiny.objective_of("electra", dropout=dropout, layers=layers)
     if name == "frequencies":
         kind = objective_class("electra")
         unigram = Frequencies(torch.arange(1.0, VOCAB + 1))

@@ -3,7 +3,7 @@ masked positions beside the detection everywhere (TEAMS).
 """
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,13 @@ from road_ray.objectives.pretraining.electra import (
     detection_losses,
     detection_metrics,
 )
-from road_ray.objectives.pretraining.generator import CorruptingObjective, Generator, language_model
+from road_ray.objectives.pretraining.generator import (
+    GENERATOR_METRICS,
+    CorruptingObjective,
+    Generator,
+    Terms,
+    language_model,
+)
 
 
 class MCBert(CorruptingObjective):
@@ -34,14 +40,8 @@ class MCBert(CorruptingObjective):
     MC-BERT, arXiv 2006.05744 and its released code; special tokens are not masked here, our choice.
     """
 
-    metric_names = (
-        "choice",
-        *CorruptingObjective.metric_names,
-        "choice_accuracy",
-        "choice_accuracy_replaced",
-    )
-    chosen_terms = ("generator",)
-    real_terms = ("choice",)
+    terms: ClassVar[Terms] = {"generator": "chosen", "choice": "real"}
+    metric_names = (*terms, *GENERATOR_METRICS, "choice_accuracy", "choice_accuracy_replaced")
     predicts_all = True
     generator_at = "real"
 
@@ -53,7 +53,6 @@ class MCBert(CorruptingObjective):
         mask_fraction: float = 1.0,
         discriminator_weight: float = 50.0,
         candidates: int = 10,
-        faithful: bool = False,
         **corruption: Any,
     ) -> None:
         generator = language_model(generator, "mc_bert")
@@ -65,7 +64,6 @@ class MCBert(CorruptingObjective):
                 module.bias = shared
         self.model = model
         self.discriminator_weight = discriminator_weight
-        self.faithful = faithful
         self.noise_channels += candidates - 1
         width = model.get_input_embeddings().weight.shape[1]
         self.none = nn.Parameter(torch.randn(width) * float(model.config.initializer_range))
@@ -76,7 +74,7 @@ class MCBert(CorruptingObjective):
         noise = batch["noise"][3:].flatten(1)[:, real].T.contiguous()
         alternatives = invert(torch.softmax(corruption.logits.detach().float(), -1), noise)
         labels, fake = rows_at(batch["input_ids"], real), rows_at(corruption.replaced, real)
-        candidates, counts = choices(alternatives, labels, fake, faithful=self.faithful)
+        candidates, counts = choices(alternatives, labels, fake)
         hidden = rows_at(states(self.encoder, corruption.tokens, batch), real)
         state = prediction_states(self.model, hidden)
         scores = self._scores(state, candidates).masked_fill(
@@ -102,21 +100,17 @@ class MCBert(CorruptingObjective):
         return torch.cat([none[:, None].float(), listed.float()], -1)
 
 
-def choices(
-    drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
-) -> tuple[Tensor, Tensor]:
+def choices(drawn: Tensor, labels: Tensor, replaced: Tensor) -> tuple[Tensor, Tensor]:
     """Return the candidates from slot 1 on, and a mask of those that count.
 
     ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
     otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
-    would also be correct and does not count, except with ``faithful``: the released code counts it.
+    would also be correct and does not count, as it does in the released code.
     """
     first = torch.where(replaced, labels, drawn[:, 0])
     candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
-    counts = torch.ones_like(candidates, dtype=torch.bool)
-    if not faithful:
-        counts = candidates != labels[:, None]
-        counts[:, 0] |= replaced
+    counts = candidates != labels[:, None]
+    counts[:, 0] |= replaced
     return candidates, counts
 
 
@@ -136,15 +130,8 @@ class Teams(CorruptingObjective):
     arXiv 2106.00139, weights from official/projects/teams.
     """
 
-    metric_names = (
-        "discriminator",
-        "selection",
-        *CorruptingObjective.metric_names,
-        *DETECTION_METRICS,
-        "selection_accuracy",
-    )
-    chosen_terms = ("generator", "selection")
-    real_terms = ("discriminator",)
+    terms: ClassVar[Terms] = {"generator": "chosen", "selection": "chosen", "discriminator": "real"}
+    metric_names = (*terms, *GENERATOR_METRICS, *DETECTION_METRICS, "selection_accuracy")
     generator_at = "chosen"
 
     def __init__(
@@ -224,25 +211,12 @@ class Teams(CorruptingObjective):
 def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tensor:
     """Return distinct ids other than ``excluded``: ``[N, V], [N], [N, K] -> [N, K]``; no gradient.
 
-    Each is drawn from the ids that remain, which has the distribution of Gumbel top-k. Source:
-    TEAMS, official/projects/teams.
+    Each is drawn from the ids that remain, which has the distribution of Gumbel top-k; id 0 where
+    all of these have probability 0. Source: TEAMS, official/projects/teams.
     """
     remaining = torch.softmax(logits.detach().float(), -1)
     taken = [excluded]
     for number in noise.unbind(-1):
         remaining.scatter_(1, taken[-1][:, None], 0.0)
-        # A generator that is certain leaves no probability. Then any other id is drawn, as with the
-        # logit penalty of TEAMS.
-        empty = remaining.sum(-1) <= 0
-        other = _any_other(torch.stack(taken, -1), number, remaining.shape[-1])
-        taken.append(torch.where(empty, other, invert(remaining, number)))
+        taken.append(invert(remaining, number))
     return torch.stack(taken[1:], -1)
-
-
-def _any_other(taken: Tensor, noise: Tensor, size: int) -> Tensor:
-    """Return uniform draws ``[N]`` of the ids below ``size`` that are not ``taken``, ``[N, T]``."""
-    rest = size - taken.shape[-1]
-    drawn = (noise * rest).long().clamp(max=rest - 1)
-    for before in taken.sort(-1).values.unbind(-1):
-        drawn = drawn + (drawn >= before)
-    return drawn

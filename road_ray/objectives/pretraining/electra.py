@@ -15,9 +15,11 @@ from road_ray.models.language_model import detection_scores
 from road_ray.objectives.base import Losses, Metrics, Term
 from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.generator import (
+    GENERATOR_METRICS,
     CorruptingObjective,
     Corruption,
     Generator,
+    Terms,
     language_model,
 )
 
@@ -77,13 +79,8 @@ class Electra(CorruptingObjective):
     detection loss over real tokens. Source: Clark et al. 2020, sections 2 and 3.2.
     """
 
-    metric_names: ClassVar[tuple[str, ...]] = (
-        "discriminator",
-        *CorruptingObjective.metric_names,
-        *DETECTION_METRICS,
-    )
-    chosen_terms: ClassVar[tuple[str, ...]] = ("generator",)
-    real_terms: ClassVar[tuple[str, ...]] = ("discriminator",)
+    terms: ClassVar[Terms] = {"generator": "chosen", "discriminator": "real"}
+    metric_names: ClassVar = (*terms, *GENERATOR_METRICS, *DETECTION_METRICS)
 
     def __init__(
         self,
@@ -120,8 +117,7 @@ class ElectraMasked(Electra):
     2020, section 3.5 and table 5 ("ELECTRA 15%"); the weight is ELECTRA's, our choice.
     """
 
-    chosen_terms = ("generator", "discriminator")
-    real_terms = ()
+    terms: ClassVar[Terms] = {"generator": "chosen", "discriminator": "chosen"}
 
     def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
         return corruption.chosen
@@ -136,10 +132,9 @@ class Adversarial(Electra):
     2020, section 3.3 and appendix.
     """
 
+    terms: ClassVar[Terms] = {**Electra.terms, "baseline": "chosen"}
     metric_names = (*Electra.metric_names, "baseline", "generator_reward")
     generator_at = "chosen"
-    chosen_terms = ("generator", "baseline")
-    real_terms = ("discriminator",)
 
     def __init__(
         self,

@@ -21,6 +21,10 @@ from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Metrics, Objective, Term
 from road_ray.objectives.masking import choose, corrupt, flat_positions, invert, mask, rows_at
 
+Terms: TypeAlias = dict[str, Literal["chosen", "real"]]
+"""Terms of a loss, and the tokens over which each is a mean: the chosen ones, or all real ones."""
+GENERATOR_METRICS = ("generator_accuracy", "generator_entropy", "replaced_fraction")
+
 
 class MaskingObjective(Objective):
     """Objective that chooses positions and masks most of them, by the noise of the batch.
@@ -30,10 +34,7 @@ class MaskingObjective(Objective):
 
     predicts_all: ClassVar[bool] = False
     """True where the loss reads every real token: ``prepare`` adds their positions, ``real``."""
-    chosen_terms: ClassVar[tuple[str, ...]] = ()
-    """Terms of the loss that are means over chosen positions."""
-    real_terms: ClassVar[tuple[str, ...]] = ()
-    """Terms of the loss that are means over real tokens."""
+    terms: ClassVar[Terms] = {}
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class MaskingObjective(Objective):
     def counts(self, batch: Batch) -> dict[str, Tensor]:
         real = batch["attention_mask"].sum()
         chosen = torch.full((), len(batch["chosen"]), device=real.device)
-        return dict.fromkeys(self.chosen_terms, chosen) | dict.fromkeys(self.real_terms, real)
+        return {name: chosen if of == "chosen" else real for name, of in self.terms.items()}
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
@@ -207,12 +208,6 @@ class CorruptingObjective(MaskingObjective):
     two stages. No gradient passes through the sampling. Source: Clark et al. 2020, section 2.
     """
 
-    metric_names: ClassVar[tuple[str, ...]] = (
-        "generator",
-        "generator_accuracy",
-        "generator_entropy",
-        "replaced_fraction",
-    )
     generator_at: ClassVar[Literal["chosen", "real"] | None] = None
     """Positions where the loss reads states and logits of the generator; others are freed."""
 

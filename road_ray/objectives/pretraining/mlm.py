@@ -19,9 +19,11 @@ from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Losses, Metrics, Term
 from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.generator import (
+    GENERATOR_METRICS,
     CorruptingObjective,
     Generator,
     MaskingObjective,
+    Terms,
 )
 
 
@@ -45,8 +47,8 @@ class MaskedLanguageModel(MaskingObjective):
     two objectives differ in nothing else.
     """
 
-    metric_names = ("mlm", "mlm_accuracy")
-    chosen_terms = ("mlm",)
+    terms: ClassVar[Terms] = {"mlm": "chosen"}
+    metric_names = (*terms, "mlm_accuracy")
 
     def __init__(self, model: PreTrainedModel, **masking: Any) -> None:
         super().__init__(**masking)
@@ -71,8 +73,8 @@ class ReplaceMLM(CorruptingObjective):
     3.5 and table 5; both losses weigh 1, our choice.
     """
 
-    metric_names = ("mlm", *CorruptingObjective.metric_names, "mlm_accuracy")
-    chosen_terms: ClassVar[tuple[str, ...]] = ("generator", "mlm")
+    terms: ClassVar[Terms] = {"generator": "chosen", "mlm": "chosen"}
+    metric_names: ClassVar = (*terms, *GENERATOR_METRICS, "mlm_accuracy")
 
     def __init__(
         self,
@@ -100,9 +102,8 @@ class AllTokensMLM(ReplaceMLM):
     Source: Clark et al. 2020, section 3.5 and table 5; both losses weigh 1, our choice.
     """
 
-    metric_names = ("mlm", *CorruptingObjective.metric_names, "copy_accuracy")
-    chosen_terms = ("generator",)
-    real_terms = ("mlm",)
+    terms: ClassVar[Terms] = {"generator": "chosen", "mlm": "real"}
+    metric_names = (*terms, *GENERATOR_METRICS, "copy_accuracy")
     predicts_all = True
 
     def __init__(self, generator: Generator, model: PreTrainedModel, **options: Any) -> None:
