@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -18,7 +17,6 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers.utils import is_flash_attn_2_available, is_kernels_available
 
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import check_vocabulary
@@ -30,18 +28,7 @@ from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, su
 _log = logging.getLogger(__name__)
 
 
-def check_attention(name: str) -> None:
-    """Raise ``ConfigError`` for an attention implementation whose package is not installed."""
-    if name == "flash_attention_2" and not (is_flash_attn_2_available() or is_kernels_available()):
-        raise ConfigError(
-            f"encoder.attention = {name}: needs an NVIDIA GPU and the package flash-attn\n"
-            "  fix: encoder.attention=auto, or pip install flash-attn\n  nothing was read"
-        )
-
-
-def hugging_face_config(
-    size: EncoderConfig, vocab_size: int, pad_id: int = 0, **options: object
-) -> PreTrainedConfig:
+def hugging_face_config(size: EncoderConfig, vocab_size: int, pad_id: int = 0) -> PreTrainedConfig:
     """Return the Hugging Face configuration of an encoder of ``size``, padded with ``pad_id``.
 
     Raises ``ConfigError`` if the heads do not divide the width, or if the family has one width and
@@ -58,10 +45,11 @@ def hugging_face_config(
             f"{size.hidden_size}: BERT has one width for both\n"
             "  fix: make them equal, or encoder.family=electra"
         )
+    options: dict[str, Any] = {}
     if size.family != "bert":
-        options = {"embedding_size": size.embedding_size} | options
+        options["embedding_size"] = size.embedding_size
     if size.family == "albert":
-        options = {"hidden_act": "gelu"} | options  # exact, as in the other families
+        options["hidden_act"] = "gelu"  # exact, as in the other families
     return CONFIG_MAPPING[size.family](
         vocab_size=vocab_size,
         pad_token_id=pad_id,
@@ -107,9 +95,7 @@ def size_of(config: PreTrainedConfig, size: EncoderConfig) -> EncoderConfig:
     return size.model_copy(update=sizes)
 
 
-def sized_config(
-    like: PreTrainedConfig, size: EncoderConfig, **changes: object
-) -> PreTrainedConfig:
+def _config_like(like: PreTrainedConfig, size: EncoderConfig) -> PreTrainedConfig:
     """Return the configuration of a stored model with the layers and widths of ``size``."""
     config = deepcopy(like)
     config.hidden_size, config.num_attention_heads = size.hidden_size, size.heads
@@ -121,8 +107,6 @@ def sized_config(
         config.num_key_value_heads = size.heads
     if getattr(config, "layer_types", None) is not None:
         config.layer_types = config.layer_types[: size.layers]
-    for name, value in changes.items():
-        setattr(config, name, value)
     return config
 
 
@@ -135,7 +119,7 @@ def new_language_model(
     size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None, pad_id: int = 0
 ) -> PreTrainedModel:
     """Return a masked language model with random weights, of the family of ``like`` if given."""
-    config = sized_config(like, size) if like else hugging_face_config(size, vocab_size, pad_id)
+    config = _config_like(like, size) if like else hugging_face_config(size, vocab_size, pad_id)
     encoder_class(config)
     model: PreTrainedModel = class_of(MODEL_FOR_MASKED_LM_MAPPING, config)(config)
     if like is None:
@@ -151,12 +135,10 @@ def new_discriminator(
 
     Raises ``ConfigError`` for a family without a head for tokens.
     """
-    is_electra = (like.model_type if like else size.family) == "electra"
-    num_labels = 2 if is_electra else 1  # ELECTRA's own head has none: the default of later heads
-    if like is not None:
-        config = sized_config(like, size, num_labels=num_labels)
-    else:
-        config = hugging_face_config(size, vocab_size, pad_id, num_labels=num_labels)
+    config = _config_like(like, size) if like else hugging_face_config(size, vocab_size, pad_id)
+    is_electra = config.model_type == "electra"
+    # ELECTRA's own head has none: the default of later heads.
+    config.num_labels = 2 if is_electra else 1
     kind = class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
     if kind is None:
         raise ConfigError(
@@ -265,15 +247,19 @@ def load_parts(
             "  fix: encoder.family=init takes family and sizes from init and generator.init; or "
             "change encoder.*, generator.scale and generator.depth"
         ) from error
-    own, weights = model.state_dict(), stored.state_dict()
-    heads = defaultdict[str, list[str]](list)
-    for name in own:
-        if not name.startswith(f"{model.base_model_prefix}."):
-            heads[name.partition(".")[0]].append(name)
-    fitting = {n for n, x in weights.items() if n in own and x.shape == own[n].shape} - set(missing)
-    kept = [head for head, names in heads.items() if fitting.issuperset(names)]
-    model.load_state_dict({n: weights[n] for head in kept for n in heads[head]}, strict=False)
-    return {"kept": kept, "new": [head for head in heads if head not in kept]}
+    heads: dict[str, list[str]] = {"kept": [], "new": []}
+    for name, part in model.named_children():
+        own, theirs = part.state_dict(), stored.get_submodule(name).state_dict()
+        if part is model.base_model or not own:
+            continue
+        fits = all(
+            own[key].shape == x.shape and f"{name}.{key}" not in missing
+            for key, x in theirs.items()
+        )
+        if fits:
+            part.load_state_dict(theirs)
+        heads["kept" if fits else "new"].append(name)
+    return heads
 
 
 def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:

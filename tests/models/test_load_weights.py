@@ -28,9 +28,9 @@ from tests.published import publish
 TINY = tiny_encoder.TINY.model_copy(update={"intermediate_size": 48, "max_length_tokens": 64})
 
 
-def config_of(family, **more):
+def config_of(family):
     width = {} if family != "bert" else {"embedding_size": 32}
-    return hugging_face_config(TINY.model_copy(update={"family": family} | width), 100, **more)
+    return hugging_face_config(TINY.model_copy(update={"family": family} | width), 100)
 
 
 def saved(kind, directory, family="electra"):

@@ -21,7 +21,7 @@ from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
-from road_ray.models.encoder import check_attention, model_directory
+from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.preflight_checks import check_stopping_metric, require_init, require_splits
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
@@ -67,8 +67,6 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
             f"encoder.max_length_tokens = {positions}\n  fix: data.max_length_tokens={positions}"
         )
-    if not config.workers:  # those of a cluster look for the package themselves
-        check_attention(config.encoder.attention)
     keep = config.training.kept_at_end(default=1)
     with open_run_directory(config, keep_checkpoints=keep) as directory:
         for phase in phases(config):  # once, before there are several workers
@@ -118,7 +116,6 @@ class Prepared:
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     """Return corpora, new networks and the batches of this worker."""
-    check_attention(config.encoder.attention)
     parts = phases(config)
     cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]

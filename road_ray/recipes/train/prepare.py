@@ -24,7 +24,6 @@ from road_ray.errors import CheckpointError
 from road_ray.models.architectures import keep_layers, longest_row, num_layers
 from road_ray.models.encoder import (
     build_encoder,
-    check_attention,
     load_encoder,
     log_heads,
     model_directory,
@@ -66,7 +65,6 @@ def student_tokenizer(config: TrainConfig) -> Any:
 
 def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
-    check_attention(config.encoder.attention)
     tokenizer, data = student_tokenizer(config), config.data
     directory = str(locate_model(model_directory(config.init)))
     splits = {name: read(config, name, "train", tokenizer) for name in data.trained_on}

@@ -23,9 +23,8 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.train.config import FinetuneConfig, StudentConfig
 from road_ray.recipes.train.mixture import check_mixture
-from road_ray.recipes.train.prepare import _class_weights, count_overlap, prepare
+from road_ray.recipes.train.prepare import _class_weights, count_overlap
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.worker import Worker
 from tests.published import publish
 from tests.runs import name_labels
 
@@ -171,12 +170,3 @@ def test_labels_of_a_kept_head_are_refused_or_mapped(teachers, sentiment, tmp_pa
     assert result.code == 4
     assert line in result.err
     result = road("finetune", *flags(chosen), line.replace("'", "")).good()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="flash attention may run here")
-def test_an_attention_that_cannot_run_is_told_before_rows_are_read(bert, sentiment, tmp_path):
-    chosen = {"init": str(bert), "data.root": str(tmp_path), "training.precision": "bf16"}
-    chosen |= {"encoder.attention": "flash_attention_2"}
-    config = load(FinetuneConfig, overrides=sentiment | chosen)
-    with pytest.raises(ConfigError, match=r"encoder\.attention = flash_attention_2: needs"):
-        prepare(config, Worker())
