@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyarrow import fs as arrow
@@ -37,6 +38,7 @@ FORMAT = 1
 MANIFEST = "MANIFEST.json"
 REMOVED = "removed.json"  # instead of the checkpoints of a finished run
 _COMMITTED = re.compile(r"step-(\d{8,})")
+_LOCAL = arrow.LocalFileSystem()
 _log = logging.getLogger(__name__)
 
 
@@ -96,16 +98,15 @@ class Checkpoints:
         Without any left, ``removed.json`` records the last step, so that the run never restarts
         silently.
         """
-        committed = self._committed()
-        if not committed:
-            return 0
-        before = _bytes_below(self.root)
-        if not keep:  # first: a kill in between leaves checkpoints, and they are found
+        freed, committed = 0, self._committed()
+        if (
+            committed and not keep
+        ):  # first: a kill in between leaves checkpoints, and they are found
             write_json_atomic(self.root / REMOVED, {"step": step_of(committed[0])})
         for path in committed[keep:]:
+            freed += sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
             discard(path)
-        self.prepare()
-        return before - _bytes_below(self.root)
+        return freed
 
     def newest(self) -> Path | None:
         """Return the newest valid checkpoint, or None when none was ever committed.
@@ -139,9 +140,7 @@ class Checkpoints:
 
     def _committed(self) -> list[Path]:
         """Return committed directories, damaged or not, newest first."""
-        if not self.root.is_dir():
-            return []
-        paths = [path for path in self.root.iterdir() if _COMMITTED.fullmatch(path.name)]
+        paths = [path for path in self.root.glob("step-*") if _COMMITTED.fullmatch(path.name)]
         return sorted(paths, key=step_of, reverse=True)
 
     def _write_error(self, error: Exception) -> ResourceError:
@@ -194,10 +193,6 @@ def changed_inputs(
     return changed
 
 
-def _bytes_below(root: Path) -> int:
-    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-
-
 class RemoteCopy:
     """The copies of one run's checkpoints below ``url``; the newest ``keep`` are kept."""
 
@@ -211,16 +206,11 @@ class RemoteCopy:
         Raises ``ResourceError`` if the storage fails; earlier copies stay.
         """
         target = f"{self._base}/{directory.name}"
-        try:
+        with self._storage():
             self._files.create_dir(target, recursive=True)
-            local = arrow.LocalFileSystem()
-            arrow.copy_files(
-                str(directory), target, source_filesystem=local, destination_filesystem=self._files
-            )
+            arrow.copy_files(str(directory), target, _LOCAL, self._files)
             for name in self._names()[self.keep :]:
                 self._files.delete_dir(f"{self._base}/{name}")
-        except FAILURES as error:
-            raise self._failed(error) from error
 
     def pull(self, root: Path, run: Mapping[str, Mapping[str, object]]) -> Path | None:
         """Fetch the newest valid copy to ``root/step-NNNNNNNN`` and return its path; None if there
@@ -230,24 +220,23 @@ class RemoteCopy:
         ``CheckpointError`` for a copy of another run.
         """
         damage = []
-        for name in self._names():
+        with self._storage():
+            names = self._names()
+        for name in names:
             staged = staged_beside(root / name)
+            fetched, source = staged / name, f"{self._base}/{name}"
             try:
-                self._fetch(name, staged / name)
-                problems = verify(staged / name)
-                if not problems:
-                    state = json.loads((staged / name / "state.json").read_text(encoding="utf-8"))
-                    if changed := changed_inputs(state, run):
-                        raise CheckpointError(
-                            f"{self.url}/{name}: is of another run:{changed}\n"
-                            "  fix: name another training.mirror, repeat the command that began "
-                            "that run, or delete its copies to start afresh\n"
-                            "  kept: all copies; nothing was fetched"
-                        )
-                    os.replace(staged / name, root / name)
-                    return root / name
-            except FAILURES as error:
-                raise self._failed(error) from error
+                with self._storage():
+                    found = self._files.get_file_info(arrow.FileSelector(source, recursive=True))
+                    if any(".." in entry.path.split("/") for entry in found):
+                        raise OSError(f"a file of {source} leads out of it")
+                    fetched.mkdir(parents=True)
+                    arrow.copy_files(source, str(fetched), self._files, _LOCAL)
+                    problems = verify(fetched)
+                    if not problems:
+                        self._check_run(fetched, run)
+                        os.replace(fetched, root / name)
+                        return root / name
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
             damage.append(f"{name}: {'; '.join(problems)}")
@@ -260,31 +249,29 @@ class RemoteCopy:
             )
         return None
 
-    def _fetch(self, name: str, target: Path) -> None:
-        """Copy all files of a remote checkpoint to ``target``."""
-        source = f"{self._base}/{name}"
-        for entry in self._files.get_file_info(arrow.FileSelector(source, recursive=True)):
-            if ".." in entry.path.split("/"):
-                raise OSError(f"{entry.path} leads out of its directory")
-        target.mkdir(parents=True)
-        local = arrow.LocalFileSystem()
-        arrow.copy_files(
-            source, str(target), source_filesystem=self._files, destination_filesystem=local
-        )
+    def _check_run(self, copy: Path, run: Mapping[str, Mapping[str, object]]) -> None:
+        state = json.loads((copy / "state.json").read_text(encoding="utf-8"))
+        if changed := changed_inputs(state, run):
+            raise CheckpointError(
+                f"{self.url}/{copy.name}: is of another run:{changed}\n"
+                "  fix: name another training.mirror, repeat the command that began that run, or "
+                "delete its copies to start afresh\n  kept: all copies; nothing was fetched"
+            )
 
     def _names(self) -> list[str]:
         """Return the names of the copies, the newest first."""
-        selector = arrow.FileSelector(self._base, allow_not_found=True)
-        try:
-            entries = self._files.get_file_info(selector)
-        except FAILURES as error:
-            raise self._failed(error) from error
-        copies = [Path(entry.path) for entry in entries if entry.base_name.startswith("step-")]
-        return [path.name for path in sorted(copies, key=step_of, reverse=True)]
+        entries = self._files.get_file_info(arrow.FileSelector(self._base, allow_not_found=True))
+        names = [entry.base_name for entry in entries if _COMMITTED.fullmatch(entry.base_name)]
+        return sorted(names, key=lambda name: step_of(Path(name)), reverse=True)
 
-    def _failed(self, error: BaseException) -> ResourceError:
-        return ResourceError(
-            f"{self.url}: the storage fails: {first_line(error)[:300]}\n"
-            "  fix: check the address, the network and the credentials (AWS_* and the like)\n"
-            "  kept: the checkpoints of the run directory and the copies made before"
-        )
+    @contextmanager
+    def _storage(self) -> Iterator[None]:
+        """Context in which a failure of the storage becomes a ``ResourceError``."""
+        try:
+            yield
+        except FAILURES as error:
+            raise ResourceError(
+                f"{self.url}: the storage fails: {first_line(error)[:300]}\n"
+                "  fix: check the address, the network and the credentials (AWS_* and the like)\n"
+                "  kept: the checkpoints of the run directory and the copies made before"
+            ) from error

@@ -121,21 +121,14 @@ def gradient_norms(objective: Objective) -> dict[str, float]:
     """Return the gradient norm of each network of an objective; shared parameters count in both.
     Empty for objectives with one network.
     """
-    parts = {
-        name: [p.grad for p in part.parameters() if p.grad is not None]
-        for name, part in objective.named_children()
-        if name != "encoder"
-    }
-    gradients_of = {name: gradients for name, gradients in parts.items() if gradients}
-    if len(gradients_of) < 2:
-        return {}
-    norms = torch.stack(
-        [full_tensor(torch.nn.utils.get_total_norm(gradients_of[name])) for name in gradients_of]
-    )
-    return {
-        f"train/grad_norm_{name}": value
-        for name, value in zip(gradients_of, norms.tolist(), strict=True)
-    }
+    norms = {}
+    for name, part in objective.named_children():
+        gradients = [p.grad for p in part.parameters() if p.grad is not None]
+        if gradients and name != "encoder":
+            norm = full_tensor(torch.nn.utils.get_total_norm(gradients))
+            norms[f"train/grad_norm_{name}"] = norm
+    values = torch.stack([*norms.values()]).tolist() if len(norms) > 1 else []
+    return dict(zip(norms, values, strict=False))
 
 
 class CollapseMonitor:
