@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import suite
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.race import in_process, in_thread
-from tests.benchmarks.shapes import QUESTIONS, TOY, Shape, flops
+from tests.benchmarks.shapes import QUESTIONS, TOY
 from tests.benchmarks.suite import SUITE
 
 FIELDS = {
@@ -81,26 +80,6 @@ def test_a_server_is_compared_with_a_plain_handler():
     rows = SUITE["serve"](PLAN)
     check("serve", rows)
     assert [row["unit"] for row in rows] == ["requests/s", "p50 ms", "p99 ms"] * 2
-
-
-def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):
-    output = []
-    monkeypatch.setattr(suite, "find_spec", lambda _: None)
-    monkeypatch.setattr(
-        suite, "_against", lambda name, plan, shape, repeats, peers: [{"peers": set(peers)}]
-    )
-    rows = suite.pretrain(Plan(say=output.append))
-    assert rows == [{"peers": {"plain", "plain, samples at chosen"}}]
-    assert "electra-pytorch" in output[0]
-
-
-def test_operations_are_counted_as_by_hand():
-    # One row of 16 tokens: 2 are chosen; the generator is 8 wide with 1 head and 32 inside.
-    first = Shape(TOY.encoder, vocab_size=200, batch_size=1, length=16)
-    generator = 2 * 16 * (4 * 8 * 8 + 2 * 8 * 32) + 4 * 16 * 16 * 8 + 2 * 16 * 16 * 8
-    discriminator = 2 * 16 * (4 * 32 * 32 + 2 * 32 * 64) + 4 * 16 * 16 * 32 + 2 * 16 * 16 * 32
-    heads = 2 * 2 * (8 * 16 + 16 * 200) + 2 * 16 * (32 * 32 + 32)
-    assert flops(first) == 3 * (generator + discriminator + heads)
 
 
 def test_a_precision_that_the_machine_emulates_is_left_out():

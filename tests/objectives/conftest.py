@@ -8,16 +8,14 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from road_ray.objectives.pretraining.generator import MaskingObjective
 from tests.tiny_encoder import small_config
 
-VOCAB, PAD, UNK, CLS, SEP, MASK = 97, 0, 1, 2, 3, 4
+VOCAB, PAD, CLS, SEP, MASK = 60, 0, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)
 
 
 def config_of(hidden: int, **options):
     sizes = {
-        "vocab_size": VOCAB,
         "hidden_size": hidden,
         "intermediate_size": 2 * hidden,
-        "max_position_embeddings": 32,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.2,  # so that predictions differ from position to position
@@ -50,13 +48,19 @@ def discriminator():
 
 
 @pytest.fixture
+def wide(batch):
+    """The batch with noise for all that an objective may draw."""
+    return batch | {"noise": torch.rand(6, 5, 24, generator=torch.Generator().manual_seed(4))}
+
+
+@pytest.fixture
 def batch():
     """Five rows of unequal length with their noise, the second segment from the middle on."""
     chance = torch.Generator().manual_seed(3)
     tokens = torch.randint(5, VOCAB, (5, 24), generator=chance)
     lengths = torch.tensor([24, 17, 9, 4, 3])
     attention = (torch.arange(24) < lengths[:, None]).long()
-    tokens = tokens * attention + PAD * (1 - attention)
+    tokens = tokens * attention
     tokens[:, 0] = CLS
     tokens[torch.arange(5), lengths - 1] = SEP
     return {

@@ -230,16 +230,6 @@ def test_gold_and_soft_share_the_weight():
     assert made["d_soft"].total.item() == pytest.approx(4 * kl, rel=1e-5)
 
 
-def test_a_student_that_agrees_has_no_soft_loss_and_one_that_is_dropped_neither():
-    logits = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
-    made = terms(PAIR, logits, logits.clone(), labels=torch.tensor([0, 1]))
-    assert made["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
-    keep = torch.tensor([False, False])
-    made = terms(PAIR, logits, -logits, keep=keep, labels=torch.tensor([0, 1]))
-    assert made["d_soft"].total.item() == 0
-    assert made["d_soft"].count.item() == 2
-
-
 def test_padding_has_no_say_in_a_span():
     logits = torch.zeros(1, 2, 4)
     soft = torch.zeros(1, 2, 4)
@@ -266,16 +256,6 @@ def test_of_a_tagging_every_labelled_token_is_an_example():
     assert tagged["d_soft"].count.item() == 2
     apart = terms(PAIR, logits[0, :2], -logits[0, :2], labels=torch.tensor([0, 1]))
     torch.testing.assert_close(tagged["d_soft"].total, apart["d_soft"].total)
-
-
-def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses():
-    each = torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]])
-    options = {"teacher_logits": each, "teacher_weights": torch.ones(2, 1)}
-    made = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]), **options)
-    alone = terms(PAIR, torch.zeros(1, 2), each[0], labels=torch.tensor([0]))
-    torch.testing.assert_close(made["d_soft"].total, alone["d_soft"].total)
-    together = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]))
-    assert together["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
 
 
 def test_annealed_weights_follow_the_fraction_and_the_gradient_is_that_to_the_mixed_target():

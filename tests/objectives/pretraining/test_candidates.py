@@ -3,18 +3,14 @@
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import (
-    CONFIG_MAPPING,
-    AlbertConfig,
-    AlbertForMaskedLM,
-    AutoModelForMaskedLM,
-    ElectraForMaskedLM,
-)
+from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
+from road_ray.models.encoder import new_language_model
 from road_ray.objectives.pretraining.candidates import MCBert, Teams, choices, without_replacement
 from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 from tests.published import publish
+from tests.tiny_encoder import TINY
 
 OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 
@@ -64,11 +60,6 @@ def mc_bert(generator):
     torch.manual_seed(2)
     model = ElectraForMaskedLM(config_of(32))
     return MCBert(generator, model, **OPTIONS, candidates=4)
-
-
-@pytest.fixture
-def wide(batch):
-    return batch | {"noise": torch.rand(6, 5, 24, generator=torch.Generator().manual_seed(4))}
 
 
 def test_losses_equal_a_reference_that_walks_over_positions(mc_bert, wide):
@@ -148,13 +139,9 @@ def teams():
     return teams_of()
 
 
-def test_the_lowest_layer_is_one_and_the_others_are_not(teams):
+def test_counts_and_weights_and_the_lowest_layer_is_one_and_the_others_are_not(teams, wide):
     ours, theirs = teams.encoder.encoder.layer, teams.generator.electra.encoder.layer
-    assert ours[0] is theirs[0]
-    assert ours[1] is not theirs[1]
-
-
-def test_counts_and_weights(teams, wide):
+    assert (ours[0] is theirs[0], ours[1] is theirs[1]) == (True, False)
     terms = teams(wide).terms
     counts = {name: (int(term.count), term.weight) for name, term in terms.items()}
     assert counts == {"generator": (10, 1.0), "discriminator": (57, 5.0), "selection": (10, 2.0)}
@@ -208,14 +195,7 @@ def test_layers_that_cannot_be_shared_are_refused(generator):
 
 
 def test_an_encoder_of_one_repeated_layer_is_refused():
-    config = AlbertConfig(
-        vocab_size=VOCAB,
-        embedding_size=16,
-        hidden_size=32,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-    )
-    model, generator = AlbertForMaskedLM(config), ElectraForMaskedLM(config_of(32))
+    size = TINY.model_copy(update={"family": "albert"})
+    model, generator = new_language_model(size, VOCAB), ElectraForMaskedLM(config_of(32))
     with pytest.raises(ConfigError, match="no stack of layers"):
         Teams(generator, model, **OPTIONS, shared_layers=0)

@@ -37,8 +37,8 @@ def test_frequencies_are_drawn_by_their_share_and_know_the_gold_by_it():
 @pytest.mark.parametrize("kind", ["model", "frequencies"])
 def test_the_gold_is_never_drawn_when_disallowed(generator, kind):
     torch.manual_seed(0)
-    gold = torch.randint(0, 97, (200,))
-    used = generator if kind == "model" else Frequencies(torch.ones(97))
+    gold = torch.randint(0, VOCAB, (200,))
+    used = generator if kind == "model" else Frequencies(torch.ones(VOCAB))
     drawn = drawn_by(used, torch.randn(200, 16), gold, torch.rand(200), disallow_correct=True)
     assert not (drawn.sampled == gold).any()
     lucky = drawn_by(used, torch.randn(200, 16), drawn.sampled, torch.rand(200))
@@ -60,8 +60,8 @@ def test_the_temperature_changes_the_samples_and_not_the_loss(generator):
 @pytest.mark.parametrize("spread", [1.0, 10.0, 100.0])
 def test_loss_and_gradient_are_those_of_cross_entropy(dtype, spread):
     torch.manual_seed(0)
-    logits = (torch.randn(40, 97) * spread).to(dtype)
-    gold = torch.randint(0, 97, (40,))
+    logits = (torch.randn(40, VOCAB) * spread).to(dtype)
+    gold = torch.randint(0, VOCAB, (40,))
     ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     loss, _, right, entropy = draw(ours, gold, torch.rand(40))
     reference = functional.cross_entropy(theirs.float(), gold, reduction="sum")
@@ -98,7 +98,7 @@ def test_tying_all_is_refused_between_sizes(generator, discriminator):
 
 def test_tables_of_two_widths_are_refused(discriminator):
     generator = ElectraForMaskedLM(config_of(16, embedding_size=8))
-    with pytest.raises(ConfigError, match=r"\(97, 8\) and \(97, 16\)"):
+    with pytest.raises(ConfigError, match=r"\(60, 8\) and \(60, 16\)"):
         Electra(generator, discriminator, **OPTIONS)
 
 

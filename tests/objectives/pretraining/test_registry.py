@@ -20,15 +20,7 @@ def objective(request):
     return objective_of(request.param, dropout=0.0)
 
 
-@pytest.fixture
-def wide_batch(batch, objective):
-    chance = torch.Generator().manual_seed(4)
-    noise = torch.rand(objective.noise_channels, 5, 24, generator=chance)
-    tokens = batch["input_ids"]
-    return batch | {"noise": noise, "input_ids": torch.where(tokens < 60, tokens, tokens - 40)}
-
-
-def test_layers_that_run_again_give_the_same_gradients_with_dropout_too(objective, wide_batch):
+def test_layers_that_run_again_give_the_same_gradients_with_dropout_too(objective, wide):
     for module in objective.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.1
@@ -36,7 +28,7 @@ def test_layers_that_run_again_give_the_same_gradients_with_dropout_too(objectiv
     def gradients():
         objective.zero_grad()
         torch.manual_seed(1)
-        terms = objective.train()(wide_batch).terms.values()
+        terms = objective.train()(wide).terms.values()
         sum(term.weight * term.total / term.count for term in terms).backward()
         names = objective.named_parameters()
         return {name: p.grad.clone() for name, p in names if p.grad is not None}
@@ -46,25 +38,25 @@ def test_layers_that_run_again_give_the_same_gradients_with_dropout_too(objectiv
     assert_close(gradients(), straight, rtol=0, atol=0)
 
 
-def test_metrics_carry_no_gradient_and_a_copy_can_be_made_after_a_pass(objective, wide_batch):
-    losses = objective(wide_batch)
+def test_metrics_carry_no_gradient_and_a_copy_can_be_made_after_a_pass(objective, wide):
+    losses = objective(wide)
     assert losses.metrics
     pairs = [torch.as_tensor(value) for pair in losses.metrics.values() for value in pair]
     assert not any(value.requires_grad for value in pairs)
     copy.deepcopy(objective)  # no tensor of the graph is left in the module
 
 
-def test_what_lies_in_the_padding_changes_nothing(objective, wide_batch):
-    tokens = wide_batch["input_ids"] + 9 * (1 - wide_batch["attention_mask"])
-    padded = objective(wide_batch | {"input_ids": tokens}).terms
-    for name, term in objective(wide_batch).terms.items():
+def test_what_lies_in_the_padding_changes_nothing(objective, wide):
+    tokens = wide["input_ids"] + 9 * (1 - wide["attention_mask"])
+    padded = objective(wide | {"input_ids": tokens}).terms
+    for name, term in objective(wide).terms.items():
         assert_close(padded[name].total, term.total)
         assert int(padded[name].count) == int(term.count)
 
 
-def test_the_encoder_loads_with_plain_transformers(objective, wide_batch, tmp_path):
+def test_the_encoder_loads_with_plain_transformers(objective, wide, tmp_path):
     objective.export(tmp_path)
-    inputs = {k: wide_batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
+    inputs = {k: wide[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
     loaded = AutoModel.from_pretrained(tmp_path).eval()
     objective.eval()
     assert_close(loaded(**inputs).last_hidden_state, objective.encoder(**inputs).last_hidden_state)
