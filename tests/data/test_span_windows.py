@@ -172,9 +172,3 @@ def test_answers_are_the_tokens_that_show_them(family, tokenizers):
         assert text in context[begin:end]
         assert len(context[begin:end]) <= len(text) + 1  # a final letter may share its piece
         assert (rows.offsets[: rows.first_segment[0]] == -1).all()
-
-
-def test_a_window_has_room_for_four_special_tokens(tokenizers):
-    example = SpanExample("1", "who?", " ".join(TEXTS), (), "f:1")
-    rows = whole([example], tokenizers["roberta"], max_length_tokens=24, stride_tokens=2)
-    assert rows.lengths.max() == 24

@@ -44,12 +44,6 @@ def test_a_column_of_text_may_be_called_answers(tmp_path):
     assert [e.texts for e in read_unlabelled(path, entry, kind)] == [("forty-two",)]
 
 
-def test_max_rows_counts_labelled_rows_only(train, tmp_path):
-    more_rows = tmp_path / "more.txt"
-    more_rows.write_text("a\nb\nc\n")
-    assert len(train("sst2", str(more_rows), max_rows=5).examples) == 5 + 3
-
-
 @pytest.mark.parametrize("name", ["sst2", "squad_v2"])
 def test_the_rest_are_the_rows_beyond_the_labelled_ones(train, name):
     whole, split = train(name), train(name, "rest", max_rows=40)

@@ -82,31 +82,6 @@ def counted(num_sentences, longest, seed=0):
     return [list(range(1000 + a, 1000 + b)) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def inside(row, first):
-    """The two segments without their special tokens."""
-    assert row[0] == CLS
-    assert row[first - 1] == SEP
-    assert row[-1] == SEP
-    second = row[first:-1] if len(row) > first else []
-    return row[1 : first - 1], second
-
-
-@pytest.mark.parametrize("longest", [3, 12, 60])
-def test_rows_are_contiguous_text_no_longer_than_allowed(longest):
-    last = 0
-    for row, first in rows_of(counted(3000, longest), 64):
-        assert len(row) <= 64
-        single, two = inside(row, first)
-        assert single
-        assert single == list(range(single[0], single[0] + len(single)))
-        if two:
-            assert two == list(range(two[0], two[0] + len(two)))
-            # The second follows the first; only a first that was cut leaves a gap.
-            assert two[0] == single[-1] + 1 or len(single) == 62
-        assert single[0] > last
-        last = max(single[-1], two[-1] if two else 0)
-
-
 def test_a_tenth_of_the_rows_has_one_segment_and_a_twentieth_is_short():
     rows = rows_of(counted(60_000, 8), 64)
     single = np.mean([len(row) == first for row, first in rows])

@@ -101,18 +101,6 @@ def test_a_table_is_guessed_by_its_columns(tmp_path, columns, wishes, entry):
     assert {key: made.entry.get(key) for key in entry} == entry
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".parquet"])
-def test_every_format_is_read(tmp_path, suffix):
-    place = table(tmp_path / f"reviews{suffix}", id=[*range(40)], body=TEXTS, label=AB)
-    made = guess(place)
-    assert (made.kind, made.num_rows) == ("classify", 40)
-    assert made.entry == {
-        **{"text": ["body"], "label": "label", "id": "id", "labels": ["a", "b"]},
-        **{"train": place, "dev_fraction": 0.1},
-    }
-    assert "labels: a (20), b (20)" in made.reasons
-
-
 @pytest.mark.parametrize(
     ("columns", "wishes", "message"),
     [
@@ -306,6 +294,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, message):
 def test_columns_of_answers_are_said_to_be_those_of_a_teacher(tmp_path):
     shares = {"probability_a": [0.25] * 40, "probability_b": [0.75] * 40}
     made = guess(table(tmp_path / "t.csv", text=TEXTS, label=AB, **shares))
+    assert "labels: a (20), b (20)" in made.reasons
     assert "not read: probability_a, probability_b" in made.reasons
     assert any("distillation.teachers=FILE" in reason for reason in made.reasons)
     made = guess(table(tmp_path / "plain.csv", text=TEXTS, label=AB))

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from road_ray.data.readers.sentences import glue_rows
-from road_ray.data.readers.tables import arrow_rows, numbered_lines, table_rows
+from road_ray.data.readers.tables import numbered_lines, table_rows
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
 from tests.row_files import write_rows
@@ -153,13 +153,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
         list(table_rows(tmp_path / name))
     assert str(caught.value).startswith(str(tmp_path / name))
     assert len(str(caught.value)) < 600
-
-
-def test_columns_can_be_limited(tmp_path):
-    path = write_rows(tmp_path / "x.parquet", ROWS)
-    assert [row["label"] for row in arrow_rows(path, ["label"])] == ["good", "bad"]
-    with pytest.raises(DataError, match="no column 'c'; found: text, label"):
-        list(arrow_rows(path, ["c"]))
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
