@@ -44,11 +44,6 @@ def text_rows(
     """
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=len(columns) == 2)
-    if max_length_tokens < special + len(columns):
-        raise ConfigError(
-            f"max_length_tokens = {max_length_tokens} leaves no room for text; "
-            f"allowed: at least {special + len(columns)}"
-        )
     options: dict[str, Any] = {"max_length": max_length_tokens, "is_split_into_words": of_words}
     if stride_tokens is not None:
         room = max_length_tokens - special

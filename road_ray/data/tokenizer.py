@@ -35,11 +35,6 @@ def train_wordpiece(
     for character, count in written.items():
         for part in normalizer.normalize_str(character).split():
             counts.update(dict.fromkeys(part, count))
-    if not counts:
-        raise DataError(
-            "no vocabulary can be learnt: the corpus has no words\n"
-            "  fix: check data.corpus; nothing was written"
-        )
     by_frequency = sorted(counts, key=lambda character: (-counts[character], character))
     alphabet = sorted(by_frequency[:_ALPHABET_SIZE])
 
