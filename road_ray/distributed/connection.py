@@ -238,8 +238,8 @@ def require_token(*, create: bool = False) -> None:
             path.chmod(permissions & 0o700)
             _log.warning("%s could be read by others (mode %o); closed", path, permissions)
     elif create:
-        token = secrets.token_hex(32)
         path.parent.mkdir(parents=True, exist_ok=True)
+        token = secrets.token_hex(32)
         with suppress(FileExistsError):  # another process has made one meanwhile
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             os.write(file, token.encode())  # few bytes: all or none

@@ -134,15 +134,13 @@ def check_room(
     """Raise ``ClusterError`` with the requested and the available resources if workers and teachers
     do not fit, on the connected cluster or on this machine.
     """
-    available = available_resources()
-    need = {"CPU": workers, "GPU": max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher}
+    processes, available = max(workers, 1), available_resources()
+    need = {"CPU": workers, "GPU": processes * gpus_per_worker + teachers * gpus_per_teacher}
     if any(amount > available.get(name, 0.0) + 1e-9 for name, amount in need.items()):
-        raise no_room(
-            f"no room for {max(workers, 1)} processes beside {teachers} teachers",
-            {name: f"{amount:g}" for name, amount in need.items()},
-            available,
-            "fewer --workers, less for each, or another cluster (--address)",
-        )
+        problem = f"no room for {processes} processes beside {teachers} teachers"
+        asked = {name: f"{amount:g}" for name, amount in need.items()}
+        fix = "fewer --workers, less for each, or another cluster (--address)"
+        raise no_room(problem, asked, available, fix)
 
 
 def available_resources() -> Mapping[str, float]:

@@ -312,16 +312,6 @@ def test_a_file_outside_of_the_tree_to_which_a_link_leads_is_not_sent(repository
     assert pack_working_dir(repository, tmp_path / "t") == [".gitignore", "a.py"]
 
 
-def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, tmp_path):
-    for name, target in (("inside", "a.py"), ("broken", "nowhere"), ("circle", "circle")):
-        (repository / name).symlink_to(target)
-        subprocess.run(["git", "add", name], cwd=repository, check=True)
-    names = pack_working_dir(repository, tmp_path / "t")
-    assert "inside" in names
-    assert not {"broken", "circle"} & set(names)
-    assert (tmp_path / "t" / "inside").read_text() == "changed"
-
-
 def test_models_that_stay_here_are_refused(repository, tmp_path):
     for word in (
         "init=runs/big.bin",

@@ -9,7 +9,6 @@ batch.
 
 import asyncio
 import hmac
-import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,7 +40,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
-from road_ray.errors import DataError, RoadError
+from road_ray.errors import DataError
 from road_ray.inference.input_rows import Row, TrainedInput, names_in
 from road_ray.inference.predictor import Prediction, Predictor
 
@@ -275,7 +274,6 @@ class RowQueue:
                 answer.set_result(predicted)
 
 
-_log = logging.getLogger(__name__)
 _JSON = "application/json"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON in UTF-8."},
@@ -383,10 +381,8 @@ def _answer_errors_as_json(app: FastAPI) -> None:
     async def gone(request: Request, error: ClientDisconnect) -> Response:
         return Response(status_code=499)  # nobody reads it; the log has no traceback
 
-    @app.exception_handler(RoadError)
-    async def failed(request: Request, error: RoadError) -> Response:
-        text, of_rows = str(error).splitlines()[0], isinstance(error, DataError)
-        if not of_rows:
-            _log.error("%s", error)
-        problem = Problem(error=text, where=text.partition(":")[0] if of_rows else None)
-        return JSONResponse(problem.model_dump(), 422 if of_rows else 500)
+    @app.exception_handler(DataError)  # of a row
+    async def failed(request: Request, error: DataError) -> Response:
+        text = str(error).splitlines()[0]
+        problem = Problem(error=text, where=text.partition(":")[0])
+        return JSONResponse(problem.model_dump(), 422)

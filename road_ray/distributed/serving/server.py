@@ -62,7 +62,8 @@ def serve_model(
 def _serve_here(
     config: ServingConfig, listening: Listening, digest: str | None, ready: Callable[[str], None]
 ) -> None:
-    with _interruptible(), _listener(listening) as listener:
+    with _listener(listening) as listener:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         import uvicorn
 
         from road_ray.distributed.serving.api import build_api
@@ -101,12 +102,10 @@ def _serve_on_ray(
     if place.exists():
         config = config.model_copy(update={"model": str(place.resolve())})
     cpus = config.replicas * config.cpus_per_replica
-    with (
-        connected(listening.address, num_cpus=None if listening.address else cpus),
-        _interruptible(),  # within, because Ray has a handler of its own
-    ):
+    with connected(listening.address, num_cpus=None if listening.address else cpus):
         from road_ray.distributed.room import room
 
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has a handler of its own
         resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
         room("replicas", config.replicas, resources, free=True)
         with running_application(config, listening, digest):
@@ -157,16 +156,6 @@ def running_application(
             serve.delete(_NAME)
     finally:
         serve.shutdown()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end the body as Ctrl-C does, by ``KeyboardInterrupt``."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _listener(listening: Listening) -> socket.socket:

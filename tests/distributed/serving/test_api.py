@@ -223,12 +223,6 @@ def test_a_prediction_that_takes_too_long_is_given_up(client, monkeypatch):
     assert (answer.status_code, answer.json()["allowed"]) == (408, "at most 0.2 s")
 
 
-def test_a_body_of_unknown_length_is_not_read_to_its_end(client):
-    http = client(max_request_bytes=1000)
-    answer = http.post("/predict", content=(b" " * 100 for _ in range(1000)))
-    assert (answer.status_code, answer.json()["error"]) == (413, "bytes of the body")
-
-
 def test_only_requests_with_the_token_are_predicted(client, caplog):
     http, row = client(token=TOKEN), {"text": "a film"}
     answers = [

@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from ray.train import ControllerError, WorkerGroupError
 from road_ray.distributed import ray_private
 from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import Inbox, Messages, append
-from road_ray.errors import ClusterError, DataError, RoadError
+from road_ray.errors import ClusterError, DataError
 from road_ray.models import precision
 from road_ray.models.precision import default_device
 from road_ray.training.run_context import RunContext
@@ -56,20 +57,12 @@ def test_a_worker_that_failed_is_told_with_what_to_do(tmp_path, caplog):
 OLD = "The NVIDIA driver on your system is too old (found version 11040)."
 
 
-def too_old():
-    raise RuntimeError(f"{OLD} Please update your GPU driver\nmore")
-
-
-@pytest.fixture
-def old_driver(monkeypatch, tmp_path):
-    """A machine with a GPU whose driver is older than torch wants."""
+def test_one_process_uses_the_cpu_and_says_why(monkeypatch, tmp_path, caplog):
+    """On a machine with a GPU whose driver is older than torch wants."""
     (tmp_path / "version").write_text("NVRM version: 470")
     monkeypatch.setattr(precision, "_DRIVER", tmp_path / "version")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "init", too_old)
-
-
-def test_one_process_uses_the_cpu_and_says_why(old_driver, monkeypatch, caplog):
+    monkeypatch.setattr(torch.cuda, "init", Mock(side_effect=RuntimeError(f"{OLD} Update\nmore")))
     monkeypatch.delenv("ROAD_DEVICE", raising=False)
     precision._tell_unusable_gpu.cache_clear()
     for _ in range(2):
@@ -89,6 +82,8 @@ def test_the_first_failure_counts_and_comes_back_with_its_class_and_text(tmp_pat
     messages.fail(ClusterError("connection closed by peer"))
     error = messages.failure()
     assert (type(error), str(error)) == (DataError, "a.tsv:3\n  fix: it")
+    (tmp_path / "failure.jsonl").write_text('["FromElsewhereError", "x"]\n')
+    assert type(messages.failure()) is ClusterError
 
 
 def test_a_stop_reaches_the_context_of_a_worker_before_and_while_it_runs(tmp_path):
@@ -140,11 +135,3 @@ def test_an_environment_variable_is_handed_on(monkeypatch):
     monkeypatch.setenv("ROAD_RAY_TEST", "1")
     assert get_env_vars_to_propagate()["ROAD_RAY_TEST"] == "1"
     ENV_VARS_TO_PROPAGATE.discard("ROAD_RAY_TEST")
-
-
-def test_an_error_of_an_unknown_class_is_one_of_the_cluster(tmp_path):
-    class FromElsewhereError(RoadError):
-        pass
-
-    Messages(tmp_path).fail(FromElsewhereError("x"))
-    assert type(Messages(tmp_path).failure()) is ClusterError

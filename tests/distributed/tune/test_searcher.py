@@ -7,7 +7,6 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 
-import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -153,17 +152,6 @@ def test_asha_stops_the_worse_at_a_rung_and_nobody_between(mode, better, worse):
     assert judged(judge, "a", (12, 100, better)) == ["CONTINUE"]
     assert judged(judge, "b", (5, 100, worse), (12, 100, worse)) == ["CONTINUE", "STOP"]
     assert judged(judge, "c", (99, 100, better)) == ["CONTINUE"]
-
-
-def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any():
-    judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": "hyperband"}))
-    np.random.seed(0)  # Tune draws the bracket of a trial from there
-    ends = [judged(judge, f"t{n}", *((at, 100, -float(n)) for at in (12, 34))) for n in range(40)]
-    at_first = sum(end[0] == "STOP" for end in ends)
-    at_second = sum(end == ["CONTINUE", "STOP"] for end in ends)
-    never = sum(end == ["CONTINUE", "CONTINUE"] for end in ends)
-    assert at_first > at_second > 0  # more trials are in the bracket that looks early
-    assert never > 2  # the first of each rung, and those of the bracket that stops nobody
 
 
 @pytest.mark.parametrize(("grace", "reduction", "rungs"), [(100 / 9, 3, 2), (40, 2, 2), (60, 2, 1)])
