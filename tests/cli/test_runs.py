@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from tests.row_files import write_rows
+
 
 def test_runs_of_a_folder_are_listed(road, pretrained):
     result = road("runs", "list", pretrained.directory.parent, "--json").good()
@@ -123,24 +125,9 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
     assert not set("\u202e\u2066\x1b") & set((tmp_path / "x").read_text(encoding="utf-8"))
 
 
-def run_in(directory):
-    directory.mkdir()
-    rows = [{"step": step, "train/sst2": 1.0 / step} for step in (1, 2, 3)]
-    (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return directory
-
-
 def test_figures_for_a_paper(road, tmp_path):
-    result = road(
-        "report", run_in(tmp_path / "run"), "--format", "svg", "--output", tmp_path, "--json"
-    )
+    rows = [{"step": step, "train/sst2": 1.0 / step} for step in (1, 2, 3)]
+    (tmp_path / "run").mkdir()
+    write_rows(tmp_path / "run" / "metrics.jsonl", rows)
+    result = road("report", tmp_path / "run", "--format", "svg", "--output", tmp_path, "--json")
     assert json.loads(result.out) == [str(tmp_path / "01-loss-on-sst2-nats.svg")]
-
-
-def test_an_unknown_baseline_is_a_mistake_of_the_user(road, tmp_path):
-    runs = [run_in(tmp_path / name) for name in ("none", "mean")]
-    out = tmp_path / "page.html"
-    road("report", *runs, "--baseline", "nnoe", "--output", out).refused(
-        2, "--baseline nnoe: no such group; did you mean 'none'?"
-    )
-    assert not out.exists()

@@ -192,21 +192,17 @@ def test_a_run_is_read(run_directory):
     assert run.problems == ()
 
 
-def test_runs_are_found_below_a_folder(write_run, tmp_path):
-    for name in ("a-1", "deep/b-1", "a-1/checkpoints/c"):
-        write_run(tmp_path / name)
-    assert [path.name for path in runs_below(tmp_path)] == ["a-1", "b-1"]
-    assert is_run(tmp_path / "a-1")
-    assert not is_run(tmp_path)
-
-
 def write_config(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.resolved.yaml").write_text("seed: 0")
     return directory
 
 
-def test_a_run_without_a_journal_is_found_unless_it_contains_runs(write_run, tmp_path):
+def test_runs_are_found_below_a_folder_also_without_a_journal(write_run, tmp_path):
+    write_run(tmp_path / "deep" / "a-1")
+    write_run(tmp_path / "deep" / "a-1" / "checkpoints" / "c")
+    assert is_run(tmp_path / "deep" / "a-1")
+    assert not is_run(tmp_path)
     (write_config(tmp_path / "evaluate" / "hf-model-1") / "predictions" / "sst2").mkdir(
         parents=True
     )
@@ -216,7 +212,7 @@ def test_a_run_without_a_journal_is_found_unless_it_contains_runs(write_run, tmp
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "metrics.json").write_text("{}")
     assert [str(path.relative_to(tmp_path)) for path in runs_below(tmp_path)] == [
-        *("evaluate/hf-model-1", "pairs/pair-0", "teachers/teacher-0")
+        *("deep/a-1", "evaluate/hf-model-1", "pairs/pair-0", "teachers/teacher-0")
     ]
     assert runs_below(tmp_path, deepest=1) == []
 

@@ -111,12 +111,6 @@ def trials_of(collection):
     return [int(url.removeprefix("#trial-")) for url in collection.get_urls()]
 
 
-def test_importance_knows_what_mattered(drawn):
-    shown = drawn.importance().axes
-    assert labels(shown.yaxis)[0] == "weighting.wrong"
-    assert sum(float(text.get_text()) for text in shown.texts) == pytest.approx(100.0, abs=0.2)
-
-
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 @pytest.mark.parametrize("metrics", [1, 2])
 def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, direction, metrics):
