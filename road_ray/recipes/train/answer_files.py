@@ -15,8 +15,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
+from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, transfer_spans
 from road_ray.distillation.stored_ensemble import Values
 from road_ray.errors import DataError
@@ -48,9 +50,15 @@ if TYPE_CHECKING:
     from road_ray.recipes.train.teachers import Teachers
 
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest
-FileAnswers = list[Values | None]  # of each example; None for those that the file does not answer
 
 _log = logging.getLogger(__name__)
+
+
+class FileAnswers(NamedTuple):
+    """Answers of a file to the examples of a split: two arrays, which a worker gets in no time."""
+
+    values: Values  # one answer after the other
+    bounds: Longs  # [N + 1], where those of each example begin: at its end if it has no answer
 
 
 def file_entry(path: str, task: Task, label_map: LabelMap | None) -> dict[str, Any]:
@@ -92,19 +100,20 @@ def read_files(teachers: Teachers, split: Split) -> list[FileAnswers]:
     given = list[FileAnswers]()
     for path in (entry["directory"] for entry in teachers.files.values()):
         found = _read_answers(path, split, rows, teachers.config.distillation.label_map)
-        answers: FileAnswers = []
+        answers = list[Answer]()
         for example in split.examples:
             # A pair that is learnt in both orders has one answer unless the file has two.
-            turned = found.get(example.texts[::-1]) if example.id.endswith(" turned") else None
-            answer = found.get(example.texts, turned)
-            answers.append(None if answer is None else np.array(answer, np.float32))
-        if not (count := sum(answer is not None for answer in answers)):
+            turned = found.get(example.texts[::-1], ()) if example.id.endswith(" turned") else ()
+            answers.append(found.get(example.texts, turned))
+        lengths = np.array(list(map(len, answers)), np.int64)
+        if not (count := int((lengths > 0).sum())):
             raise DataError(f"{path}: answers none of the {len(answers)} training rows")
         _log.info("%s: answers to %d of %d rows", path, count, len(answers))
-        given.append(answers)
-    each = zip(split.examples, *given, strict=True)
-    unknown = (found for found in each if all(answer is None for answer in found[1:]))
-    if not teachers.models and (lost := [e for e, *_ in unknown if e == e.unlabelled()]):
+        values = np.fromiter(chain.from_iterable(answers), np.float32)
+        given.append(FileAnswers(values, bounds_of(lengths)))
+    answered = sum(np.diff(answers.bounds) for answers in given)
+    unknown = [split.examples[number] for number in np.flatnonzero(answered == 0).tolist()]
+    if not teachers.models and (lost := [e for e in unknown if e == e.unlabelled()]):
         raise DataError(
             f"{lost[0].where}: {len(lost)} rows of {split.dataset.name} have no label, and no "
             "teacher answers them\n  fix: leave them out, or add a model to distillation.teachers"
@@ -213,8 +222,9 @@ def _logits(
         shape = (kind.width, width) if isinstance(kind, Span) else (width, kind.width)
     logits = np.full((len(rows), *shape), np.nan, np.float32)
     for place, row in enumerate(rows):
-        answer = answers[features.example[row]]
-        if answer is None:
+        example = features.example[row]
+        answer = answers.values[slice(*answers.bounds[example : example + 2].tolist())]
+        if not len(answer):
             continue
         tokens = slice(*features.bounds[row : row + 2].tolist())
         if isinstance(kind, Span):
