@@ -9,8 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, field_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from road_ray.config.schema import flatten
 from road_ray.config.secrets import refuse_secret
@@ -97,18 +96,11 @@ class Extends(Mark):
     """A value that may differ in a finished run, which then runs what is missing."""
 
 
-@dataclass(frozen=True)
-class BesideFile:
-    """Mark of a field: a relative path in a YAML file refers to a file beside it, if one exists.
+def beside_file(unless: str = "") -> Any:
+    """Mark a field: a relative path in a YAML file refers to a file beside it, if one exists.
     ``unless`` is a key of the same section; if it is set, the value is not a path.
     """
-
-    unless: str = ""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return handler(schema) | {"x-beside": self.unless}
+    return Field(json_schema_extra={"x-beside": unless})
 
 
 Free = Annotated[T, FreeOnResume()]

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.config.base import BesideFile, ByContent, Free
+from road_ray.config.base import ByContent, Free, beside_file
 from road_ray.data.readers.custom_dataset import CustomDataset, SetName
 
 MINIATURE = "miniature"
@@ -69,7 +69,7 @@ class SourceConfig(Config):
     label_noise: float = Field(0.0, ge=0, lt=1)
     """Fraction of training labels that are replaced by another class, each equally likely. 0: none.
     Set it to see what a method makes of wrong labels."""
-    corrections: Annotated[Path | None, BesideFile(), ByContent()] = None
+    corrections: Annotated[Path | None, beside_file(), ByContent()] = None
     """Table that corrects training labels, as ``road data errors`` writes it. Its column
     ``correction`` has ``drop`` for rows to leave out, or the right label. None: all labels are as
     they are in the data."""
@@ -114,7 +114,7 @@ class CorpusConfig(Config):
     root: Annotated[str | None, ByContent()] = None
     """Directory below which ``data.corpus`` and ``data.tokenizer`` are looked up, or ``miniature``
     (the embedded data set). None: the environment variable ``ROAD_DATA``."""
-    corpus: Annotated[str, BesideFile()] = "wikipedia/train-00000-of-00001.parquet"
+    corpus: Annotated[str, beside_file()] = "wikipedia/train-00000-of-00001.parquet"
     """Text to train on: a file or directory (Parquet, Arrow, JSONL or plain text) beside the YAML
     file that names it, below ``data.root``, or a path of its own; an address such as
     ``s3://bucket/folder``, which is read file by file and never stored here; ``hub:NAME`` or

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError
 from road_ray.reporting.pages.comparison_page import compare_page, experiment_page
 from road_ray.reporting.pages.page import Page, render
 from road_ray.reporting.pages.run_page import run_page
@@ -73,16 +73,10 @@ def report(
     target = out or place / REPORT
     target = target / REPORT if target.is_dir() else target
     page = page_of(paths, baseline)
-    try:
-        if kind == "html":
-            write_text_atomic(target, render(page, target.parent))
-            return [target]
-        return save_plots(page.plots(), out or place / "figures", kind)
-    except OSError as error:
-        raise ResourceError(
-            f"{out or place}: the report cannot be written: {error.strerror}\n"
-            "  fix: --output with a writable path\n  kept: the runs of the report"
-        ) from error
+    if kind == "html":
+        write_text_atomic(target, render(page, target.parent))
+        return [target]
+    return save_plots(page.plots(), out or place / "figures", kind)
 
 
 def write_report(directory: Path) -> None:

@@ -47,10 +47,8 @@ def aligned(rows: Sequence[Mapping[str, object]]) -> str:
     )
 
 
-def probability(value: float | None) -> str:
+def probability(value: float) -> str:
     """Return a p value with four decimals: three would show 0.0495 as 0.050."""
-    if value is None:
-        return "-"
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.config.base import BesideFile, ByContent
+from road_ray.config.base import ByContent, beside_file
 from road_ray.data.task_and_dataset import (
     ANSWER_LANGUAGES,
     Choose,
@@ -80,7 +80,7 @@ _Columns = Annotated[
     tuple[str | int, ...],
     BeforeValidator(_one_or_more, json_schema_input_type=tuple[str | int, ...] | str | int),
 ]
-_File = Annotated[str | None, BesideFile(unless="hub"), ByContent(unless="hub")]
+_File = Annotated[str | None, beside_file(unless="hub"), ByContent(unless="hub")]
 
 
 class CustomDataset(Config):

@@ -182,7 +182,7 @@ def _verdict(table: ComparisonTable, name: str) -> list[Verdict]:
     lines: list[tuple[str, State]] = []
     for test in tests:
         if is_significant(test.p_holm):
-            better, p_value = test.difference > 0, probability(test.p_holm)
+            better, p_value = test.difference > 0, probability(test.p_holm or 0.0)
             text = (
                 f"{titles[test.arm]} is {'better' if better else 'worse'} than "
                 f"{titles[test.against]} by {abs(test.difference):.2f} {metric_title(test.metric)} "

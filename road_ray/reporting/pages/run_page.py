@@ -37,7 +37,6 @@ from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, 
 from road_ray.reporting.text_tables import duration, is_baseline, is_principal, metric_title
 from road_ray.system.files import read_json
 
-_MOST_TILES = 8
 # Metrics of a pre-training that stand among the tiles.
 _TRAINED = ("train/detection_auc", "train/generator_accuracy", "train/mlm_accuracy")
 
@@ -100,7 +99,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         share = run.last("time/mfu")
         remark = f"{share:.0%} of the device's peak (MFU)" if share else "at the end of the run"
         tiles.append(("tokens a second", f"{speed:,.0f}", remark))
-    return tiles[:_MOST_TILES]
+    return tiles
 
 
 def headline(metrics: Mapping[str, object]) -> dict[str, float]:
@@ -232,7 +231,6 @@ _TITLES = {
     "time/tokens_per_second": "Tokens a second",
 }
 _MOST_CURVES = 24
-_MOST_SETS = 6
 
 
 def curves(run: RunRecord) -> list[Plot]:
@@ -293,8 +291,7 @@ def prediction_figures(run: RunRecord) -> list[Block]:
     """Return plots and tables of the predictions on every data set, or a sentence if damaged."""
     blocks: list[Block] = []
     plots: list[Plot] = []
-    paths = sorted((run.directory / "predictions").glob("*/diagnostics.json"))
-    for path in paths[:_MOST_SETS]:
+    for path in sorted((run.directory / "predictions").glob("*/diagnostics.json")):
         name = path.parent.name
         try:
             plots_of_set, tables = _of_dataset(name, read_json(path))
@@ -302,8 +299,6 @@ def prediction_figures(run: RunRecord) -> list[Block]:
             blocks += tables
         except (OSError, ValueError, LookupError, TypeError, RoadError) as error:
             blocks.append(f"{name}: no plots: {first_line(error)}")
-    if len(paths) > _MOST_SETS:
-        blocks.append(f"The first {_MOST_SETS} of {len(paths)} data sets.")
     return [plots, *blocks]
 
 
