@@ -16,7 +16,7 @@ from road_ray.config import Config, flatten, load, override, preset_named_in, to
 from road_ray.config.schema import at, known_keys, schema_of
 from road_ray.config.yaml_files import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
-from road_ray.presets import PRESETS, get_preset
+from road_ray.presets import get_preset
 
 if TYPE_CHECKING:
     from road_ray.recipes.run_directory.run import Run
@@ -223,15 +223,7 @@ def configure(
             base["data"]["datasets"] = [trained.data.dataset]
     name = preset or (preset_named_in(path) if path else None)
     if name is not None:
-        chosen = get_preset(name, verb)
-        if chosen.verb != verb:
-            allowed = sorted(other.name for other in PRESETS.values() if other.verb == verb)
-            raise ConfigError(
-                f"preset {name!r} is of `road {chosen.verb}`, not of `road {verb}`"
-                f"{did_you_mean(name, allowed)}\n  allowed: {', '.join(allowed) or 'none'}\n"
-                f"  fix: road {chosen.verb} --preset {name}"
-            )
-        base = chosen.values()
+        base = get_preset(name, verb).values()
     if verb == "reproduce":
         from road_ray.experiment.config import comparison_named, published
 

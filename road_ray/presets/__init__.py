@@ -49,17 +49,21 @@ PRESETS: Mapping[str, Preset] = {
 
 def get_preset(name: str, verb: str | None = None) -> Preset:
     """Return the preset ``name``. Raises ``ConfigError`` with the nearest one, of ``verb`` if it is
-    given.
+    given, for one that there is not or that is of another verb.
     """
-    if name not in PRESETS:
+    chosen = PRESETS.get(name)
+    if chosen is None or verb not in (None, chosen.verb):
         known = sorted(preset.name for preset in PRESETS.values() if verb in (None, preset.verb))
-        hint = did_you_mean(name, known)
-        of = f" for `road {verb}`" if verb else ""
+        of, problem = f" for `road {verb}`" if verb else "", f"unknown preset {name!r}"
+        fix = "use one of these; `road presets NAME` prints its keys"
+        if chosen is not None:
+            problem = f"preset {name!r} is of `road {chosen.verb}`"
+            fix = f"road {chosen.verb} --preset {name}"
         raise ConfigError(
-            f"unknown preset {name!r}{hint}\n  allowed{of}: {', '.join(known)}\n"
-            "  fix: use one of these; `road presets NAME` prints its keys"
+            f"{problem}{did_you_mean(name, known)}\n"
+            f"  allowed{of}: {', '.join(known) or 'none'}\n  fix: {fix}"
         )
-    return PRESETS[name]
+    return chosen
 
 
 __all__ = ["PRESETS", "Preset", "get_preset"]

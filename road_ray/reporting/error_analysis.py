@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from road_ray.config import override
+from road_ray.config import load
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.examples import Example as Row
@@ -33,10 +33,8 @@ def error_examples(run: RunRecord) -> list[Block]:
 
 
 def _of_dataset(run: RunRecord, name: str, predicted: Mapping[str, object]) -> Block:
-    known = SourceConfig.model_fields
-    keys = {key.removeprefix("data."): key for key in run.settings if key.startswith("data.")}
-    changes = {n: run.settings[key] for n, key in keys.items() if n.split(".")[0] in known}
-    source = override(SourceConfig(), changes)
+    recorded, known = dict(run.config.get("data") or {}), SourceConfig.model_fields
+    source = load(SourceConfig, base={k: x for k, x in recorded.items() if k in known})
     entry, task = find_dataset(name, source)
     root = root_of(name, source)
     if root is None:
@@ -97,15 +95,10 @@ def _context(row: SpanExample, predicted: str) -> list[str]:
     """Return the text before the answer, the answer, and the text after it. Without an answer,
     return the text around the prediction.
     """
+    start, size = max(row.context.find(predicted), 0), 0
     if row.answers:
         start, size = row.answers[0].start, len(row.answers[0].text)
-    else:
-        start, size = max(row.context.find(predicted), 0), 0
     end = start + size
-    before, after = max(start - _AROUND, 0), min(end + _AROUND, len(row.context))
-    head, tail = row.context[before:start], row.context[end:after]
-    if before:
-        head = "… " + head.partition(" ")[2]  # whole words
-    if after < len(row.context):
-        tail = tail.rpartition(" ")[0] + " …"
-    return [head, row.context[start:end], tail] if size else [head + tail]
+    head, tail = row.context[max(start - _AROUND, 0) : start], row.context[end : end + _AROUND]
+    parts = [f"…{head}", row.context[start:end], f"{tail}…"]
+    return parts if size else ["".join(parts)]

@@ -164,7 +164,10 @@ def test_a_warning_is_shown_once():
         (("plan", "finetune", "--learning_rate", "3"), "No such option: --learning_rate"),
         (("sweep", "weighted_kd", "--batch_size=3"), "No such option: --batch_size"),
         (("finetune", "--preset", "electra_smll"), "allowed for `road finetune`: glue, "),
-        (("distill", "--preset", "squad_v2_small"), "allowed: weighted_kd_squad_v2"),
+        (
+            ("distill", "--preset", "squad_v2_small"),
+            "allowed for `road distill`: weighted",
+        ),
         (("finetune", "--seed", "x"), "Invalid value for '--seed'"),
         (("finetune", "--seed", "-1"), "seed = -1"),
         (("finetune", "no.yaml"), "no.yaml  no such file"),

@@ -69,12 +69,7 @@ def test_what_is_no_run_is_told(road, tmp_path):
     assert "no such directory" in road("runs", "list", tmp_path / "nowhere").err
 
 
-ODD = [
-    *(b"", b"null", b"[]", b"5", b"\xff\xfe", b"9" * 5000),
-    *(b'{"step": "x"}\n{"step": [1]}\n', b"[1]\n[2]\n", b'{"a": 1e999}'),
-    b'{"time": 5, "kind": [], "step": {}}',
-    *(b"data: 5\nseed: {}\nweighting: [1]\ndistillation: x\n", b"a: &a [*a]\n"),
-]
+ODD = [b"", b"null", b"[]", b"\xff\xfe", b'{"step": [1]}\n{', b"data: 5\n", b"a: &a [*a]\n"]
 FILES = [
     *("config.resolved.yaml", "metrics.jsonl", "metrics.json", "events.jsonl"),
     *("environment.json", "hf/road_ray.json", "table.json"),
@@ -101,7 +96,7 @@ def test_odd_files_of_a_run_are_left_out_or_named(road, pretrained, tmp_path, na
             result = road(*words)  # fails on a traceback
             assert result.code in (0, 2, 3, 4), (content, result.err)
         assert road("runs", "diff", run, other).code == 0
-    for content in (b"[]", ODD[-1], None):  # a page takes longer
+    for content in (b"[]", None):  # a page takes longer
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         path.mkdir() if content is None else path.write_bytes(content)
         assert road("report", run).code in (0, 2, 3, 4)
