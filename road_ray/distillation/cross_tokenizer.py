@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.examples import Bytes, Features, Ints, Longs, SpanExample, TagExample
+from road_ray.data.examples import Bytes, Features, Ints, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
@@ -144,17 +144,13 @@ class TextReader:
         ``[B, 2, T] -> [B, 2, L]``, ``[B, T, C] -> [B, L, C]``; others stay as they are.
 
         The metrics are sums: ``cut``, rows that were too long for the teacher, and for spans
-        ``outside``, the part of the start and end mass that no token of the student took, and
-        ``inexpressible``, labelled answers that this teacher's tokens cannot express for the
-        student, so that it counts as wrong there.
+        ``outside``, the part of the start and end mass that no token of the student took.
         """
         metrics = {"cut": float(sum(row.is_cut for example in rows for row in example))}
         match self.task.kind:
             case Span():
                 offsets = self.needed(batch, "offsets")
-                answers, metrics["outside"], metrics["inexpressible"] = _spans(
-                    rows, answers, offsets, batch
-                )
+                answers, metrics["outside"] = _spans(rows, answers, offsets, batch)
             case Tag():
                 answers = _tags(rows, answers, self.needed(batch, "words"))
         return answers, metrics
@@ -200,26 +196,20 @@ class TextReader:
 
 def _spans(
     rows: Sequence[Sequence[TokenRow]], answers: Tensor, offsets: Tensor, batch: Mapping[str, Any]
-) -> tuple[Tensor, float, float]:
-    """Return the logits for the student's tokens, the mass that none of them took, and the number
-    of labelled answers that the teacher cannot express.
-    """
+) -> tuple[Tensor, float]:
+    """Return the logits for the student's tokens, and the mass that none of them took."""
     mask = batch.get("attention_mask")
     lengths = (torch.ones_like(batch["input_ids"]) if mask is None else mask).sum(-1).tolist()
-    ends = [batch.get(name) for name in ("start_positions", "end_positions")]
-    gold = [[0] * len(rows) if end is None else end.tolist() for end in ends]
-    carried, outside, inexpressible = [], 0.0, 0
-    for (row,), answer, shown, length, start, end in zip(
-        rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, *gold, strict=True
+    carried, outside = [], 0.0
+    for (row,), answer, shown, length in zip(
+        rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, strict=True
     ):
         assert row.offsets is not None
         given = answer[:, : len(row.tokens)]
         logits, lost = transfer_spans(given, row.offsets, shown, int(length))
         carried.append(torch.from_numpy(logits))
         outside += lost
-        if start > 0 and end > 0:  # position 0 is "no answer"
-            inexpressible += not can_express((start, end), row.offsets, shown, int(length))
-    return torch.stack(carried).to(answers.device), outside, float(inexpressible)
+    return torch.stack(carried).to(answers.device), outside
 
 
 def _tags(rows: Sequence[Sequence[TokenRow]], answers: Tensor, words: Tensor) -> Tensor:
@@ -271,7 +261,13 @@ def transfer_spans(
     taken[:, 0] += masses[:, 0]
     taken[:, length - 1] += masses[:, -1]
     if len(positions):
-        for head, (at, inside) in enumerate(_matches(teacher_offsets[context], first, last)):
+        # Several tokens of the student may stand for one character: the first of them begins it.
+        start = np.minimum(np.searchsorted(last, begins, "right"), len(last) - 1)
+        end = np.maximum(np.searchsorted(first, ends, "left") - 1, 0)
+        for head, at, inside in (
+            (0, start, (first[start] <= begins) & (begins < last[start])),
+            (1, end, (first[end] < ends) & (ends <= last[end])),
+        ):
             np.add.at(taken[head], positions[at[inside]], masses[head, 1:-1][inside])
     outside = 1 - taken.sum(1)
     taken[:, 0] += [masses[head, 1:-1][behind].sum() for head, behind in enumerate(beyond)]
@@ -281,38 +277,3 @@ def transfer_spans(
     known = taken[:, answers] > 0
     carried[:, answers] = np.log(taken[:, answers], where=known, out=floor.copy())
     return carried.astype(np.float32), float(outside.mean())
-
-
-def can_express(
-    gold: tuple[int, int], teacher_offsets: Ints, student_offsets: Ints, length: int
-) -> bool:
-    """Return True if a teacher that is sure of the student's ``gold`` tokens (start, end) is
-    carried to them. It is not where one token of the teacher covers more than the answer: the
-    student's best answer is then another one, and the teacher seems to err.
-    """
-    context = teacher_offsets[teacher_offsets[:, 0] >= 0]
-    positions = np.flatnonzero(student_offsets[0, :length] >= 0)
-    matches = _matches(context, student_offsets[0, positions], student_offsets[1, positions])
-    characters = (student_offsets[0, gold[0]], student_offsets[1, gold[1]] - 1)
-    for (at, inside), position, character in zip(matches, gold, characters, strict=True):
-        sure = (context[:, 0] <= character) & (character < context[:, 1])
-        if not (positions[at] == position)[sure & inside].any():
-            return False
-    return True
-
-
-def _matches(
-    context: Ints, first: Ints, last: Ints
-) -> tuple[tuple[Longs, NDArray[np.bool_]], tuple[Longs, NDArray[np.bool_]]]:
-    """Return, for starts and for ends, the number of the student's token that each teacher's token
-    ``[T, 2]`` counts for, and whether there is one. The student's tokens have characters ``first``
-    to ``last`` ``[S]``, of which there is at least one.
-    """
-    begins, ends = context[:, 0], context[:, 1]
-    # Several tokens of the student may stand for one character: the first of them begins it.
-    start = np.minimum(np.searchsorted(last, begins, "right"), len(last) - 1)
-    end = np.maximum(np.searchsorted(first, ends, "left") - 1, 0)
-    return (
-        (start, (first[start] <= begins) & (begins < last[start])),
-        (end, (first[end] < ends) & (ends <= last[end])),
-    )

@@ -208,12 +208,9 @@ class Teacher:
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of a teacher: tensors ``[B, L]`` each, and for teachers with another
-    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` and the labels of spans,
-    or ``words``.
+    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` of spans or ``words``.
     """
     names = [*INPUTS, "offsets", "words", OWN_TOKENS]
-    if batch.get("offsets") is not None:  # to count answers that a teacher cannot express
-        names += ["start_positions", "end_positions"]
     inputs: dict[str, Any] = {
         name: torch.as_tensor(batch[name]) for name in names if batch.get(name) is not None
     }
