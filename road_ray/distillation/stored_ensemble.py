@@ -117,12 +117,12 @@ def rounded(logits: Tensor, kind: Kind) -> Values:
 
 def unpadded(answer: Tensor, positions: Longs | None, kind: Kind) -> Values:
     """Return the numbers of one row's answer: ``[C]``, or those of the real ``positions`` of
-    ``[2, L]`` or ``[L, C]``, flat.
+    ``[2, L]`` or ``[L, C]``, flat, one position after the other.
     """
     values = rounded(answer, kind)
-    if positions is not None:
-        values = values[:, positions] if isinstance(kind, Span) else values[positions]
-    return values.ravel()
+    if isinstance(kind, Span):
+        values = values.T
+    return (values if positions is None else values[positions]).ravel()
 
 
 def padded(
@@ -135,14 +135,11 @@ def padded(
     if positions is None:
         flat = np.concatenate([np.zeros(0, dtype), *answers])
         return torch.from_numpy(flat.reshape(-1, kind.width)).float()
-    of_spans = isinstance(kind, Span)
-    shape = (kind.width, width) if of_spans else (width, kind.width)
-    full = np.full((len(answers), *shape), PAD_LOGIT, dtype)
+    full = np.full((len(answers), width, kind.width), PAD_LOGIT, dtype)
     for row, real, answer in zip(full, positions, answers, strict=True):
-        row[(slice(None), real) if of_spans else real] = answer.reshape(
-            (kind.width, -1) if of_spans else (-1, kind.width)
-        )
-    return torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
+        row[real] = answer.reshape(-1, kind.width)
+    logits = torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
+    return logits.mT if isinstance(kind, Span) else logits
 
 
 @dataclass(frozen=True)
