@@ -41,12 +41,6 @@ class StepResult:
     loss: float | Tensor = 0.0
     communication_seconds: float = 0.0  # of this worker, not overlapped with computation
 
-    def add(self, name: str, total: Tensor, count: Tensor) -> None:
-        """Add to the sum and the count of ``name``."""
-        if name in self.sums:
-            total, count = total + self.sums[name][0], count + self.sums[name][1]
-        self.sums[name] = (total, count)
-
 
 def backward(
     wrapped: nn.Module,
@@ -91,10 +85,10 @@ def backward(
             # DDP averages gradients over workers, but the loss is a sum over workers.
             (totals @ shares * worker.size).backward()  # type: ignore[no-untyped-call]
         result.loss = result.loss + totals.detach() @ shares
-        for name, term in terms.items():
-            result.add(f"train/{name}", term.total.detach(), term.count)
-        for name, (total, number_of) in losses.metrics.items():
-            result.add(f"train/{name}", total, number_of)
+        sums = {name: (term.total.detach(), term.count) for name, term in terms.items()}
+        for name, (total, number_of) in (sums | losses.metrics).items():
+            before = result.sums.get(f"train/{name}", (0, 0))
+            result.sums[f"train/{name}"] = total + before[0], number_of + before[1]
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:
             result.rows.append(batch["rows"])

@@ -4,14 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.errors import ConfigError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.encoder import new_discriminator, new_language_model
 from road_ray.models.language_model import (
     decoder,
     detection_scores,
     share,
-    share_layers,
     states,
     tie,
     vocabulary_logits,
@@ -70,12 +68,3 @@ def test_all_of_one_family_can_be_shared(family):
     share(generator, detector, "all")
     assert generator.base_model is detector.base_model
     generator(input_ids=torch.randint(5, 50, (2, 9))).logits.sum().backward()
-
-
-def test_more_layers_than_there_are_cannot_be_shared():
-    ours, theirs = (new_language_model(ELECTRA, 50) for _ in range(2))
-    share_layers(ours, theirs, 0)
-    share_layers(ours, theirs, 2)
-    assert list(ours.base_model.encoder.layer) == list(theirs.base_model.encoder.layer)
-    with pytest.raises(ConfigError, match="shared_layers = 3"):
-        share_layers(ours, theirs, 3)

@@ -48,16 +48,6 @@ def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
     assert part.activation_bytes == pytest.approx(whole.activation_bytes, rel=0.25)
 
 
-def test_a_part_has_rows_whatever_other_dimensions_are_of_their_number():
-    named = {"input_ids": (3, 4), "labels": (3,), "noise": (3, 3, 4), "teacher_logits": (3, 3, 2)}
-    batch = {name: torch.randn(size) for name, size in named.items()}
-    part = profile._part(batch | {"fraction": 0.5}, 2)
-    for name in ("input_ids", "labels"):
-        assert torch.equal(part[name], batch[name][:2])
-    for name in ("noise", "teacher_logits"):
-        assert torch.equal(part[name], batch[name][:, :2])
-
-
 def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path):
     """Nine steps on rows of 8 tokens, then one on rows of 16: what is told is that of all ten."""
     short = tiny.stream(tiny.rows(count=8, length=8))

@@ -107,11 +107,8 @@ def test_an_allocation_that_fails_names_what_was_worked_on():
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     ],
 )
-def test_memory_that_other_libraries_of_a_gpu_lack_is_told_too(message):
+def test_memory_that_other_libraries_of_a_gpu_lack_is_told_and_other_errors_stay(message):
     with pytest.raises(ResourceError, match="ran out of memory"), oom_as_error(0, RunContext()):
         raise RuntimeError(message)
-
-
-def test_other_errors_stay_as_they_are():
     with pytest.raises(RuntimeError, match="shapes differ"), oom_as_error(0, RunContext()):
         raise RuntimeError("shapes differ")

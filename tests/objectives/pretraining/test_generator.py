@@ -87,10 +87,6 @@ def test_a_logit_that_is_not_finite_makes_a_loss_that_is_not_finite():
 OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 
 
-def encoders(electra):
-    return electra.generator.electra, electra.discriminator.electra
-
-
 def test_tying_all_is_refused_between_sizes(generator, discriminator):
     with pytest.raises(ConfigError, match=r"tying = all.*differ in size"):
         Electra(generator, discriminator, tying="all", **OPTIONS)
