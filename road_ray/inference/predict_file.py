@@ -38,7 +38,7 @@ SUFFIXES = (".jsonl", ".csv", ".tsv")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\.?\d[\d.]*(?:[eE][+-]?\d+)?$)")
 
 Chunk = tuple[list[Prediction], Counter[str]]
-"""Predictions of a chunk of rows, and what was cut of them, as ``predict_rows`` counts it."""
+"""Predictions of a chunk of rows, and what was cut of them, as ``Predictor.cut`` counts it."""
 Predict = Callable[[Iterable[list[InputRow]]], Iterator[Chunk]]
 """Function that yields the predictions of each chunk of rows, in order."""
 
@@ -124,10 +124,10 @@ def chunk_predictor(model: str, options: Mapping[str, Any]) -> Callable[[list[In
 
 def predict_chunk(predictor: Predictor, chunk: Sequence[InputRow]) -> Chunk:
     """Return the predictions of the rows, with the cells that are copied."""
-    cut: Counter[str] = Counter()
-    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk], cut)
+    predictor.cut.clear()
+    predictions = predictor.predict_rows([(row.where, row.fields) for row in chunk])
     pairs = zip(predictions, chunk, strict=True)
-    return [prediction | dict(row.copied) for prediction, row in pairs], cut
+    return [prediction | dict(row.copied) for prediction, row in pairs], predictor.cut
 
 
 def _identity(

@@ -99,6 +99,7 @@ class Predictor:
     n_best: int
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
     min_confidence: float = 0.0  # label and choice are None below it
+    cut: Counter[str] = field(default_factory=Counter)  # truncated rows, lost tokens, all tokens
 
     @cached_property
     def trained(self) -> TrainedInput:
@@ -129,14 +130,10 @@ class Predictor:
             named = [(where, self.trained.named(row)) for where, row in chunk]
             yield from self.predict_rows(named)
 
-    def predict_rows(
-        self, rows: Sequence[tuple[str, Row]], cut: Counter[str] | None = None
-    ) -> list[Prediction]:
+    def predict_rows(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
         """Return the predictions of a chunk of rows by fields of the model; rows of similar length
-        share a batch. ``cut`` counts the ``rows`` that are truncated, their ``lost`` tokens and
-        ``all`` tokens.
+        share a batch.
         """
-        cut = Counter() if cut is None else cut
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
         groups: dict[int, list[int]] = {}  # rows with the same number of texts, encoded together
@@ -144,19 +141,17 @@ class Predictor:
             width = len(example.texts) if isinstance(example, TextExample) else 1
             groups.setdefault(width, []).append(number)
         for width, numbers in groups.items():
-            answers = self._predict_group([examples[n] for n in numbers], width, cut)
+            answers = self._predict_group([examples[n] for n in numbers], width)
             for number, answer in zip(numbers, answers, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
-    def _predict_group(
-        self, examples: Sequence[Example], width: int, cut: Counter[str]
-    ) -> list[Prediction]:
+    def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
         if isinstance(kind, ChooseAny):
-            return self._choose_any(examples, kind.choices, cut)
-        features, logits = self._logits(examples, width, cut)
+            return self._choose_any(examples, kind.choices)
+        features, logits = self._logits(examples, width)
         match kind:
             case Span():
                 return self._answers(examples, features, logits)
@@ -171,16 +166,14 @@ class Predictor:
             case MultiLabel():
                 return [self._label_set(kind.labels, row) for row in logits]
 
-    def _logits(
-        self, examples: Sequence[Example], width: int, cut: Counter[str]
-    ) -> tuple[Features, list[Floats]]:
+    def _logits(self, examples: Sequence[Example], width: int) -> tuple[Features, list[Floats]]:
         """Return the features of rows with the same number of texts, and their logits."""
         columns = Columns(tuple(range(width)))
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
         limits = {**self.record, "max_length_tokens": self.max_length_tokens}
         features = encode(examples, dataset, self.task, self.tokenizer, limits)
         lost = features.tokens_cut
-        cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
+        self.cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
             logits = batched_logits(
@@ -194,16 +187,14 @@ class Predictor:
             )
         return features, logits
 
-    def _choose_any(
-        self, examples: Sequence[Any], size: int, cut: Counter[str]
-    ) -> list[Prediction]:
+    def _choose_any(self, examples: Sequence[Any], size: int) -> list[Prediction]:
         """Return predictions of rows with any number of choices, read in parts of ``size``."""
         parts = []
         for example in examples:  # the last part is filled up with the last choice
             choices = example.choices + example.choices[-1:] * (-len(example.choices) % size)
             starts = range(0, len(choices), size)
             parts += [replace(example, choices=choices[start : start + size]) for start in starts]
-        logits = np.concatenate(self._logits(parts, 1, cut)[1])
+        logits = np.concatenate(self._logits(parts, 1)[1])
         ends = np.cumsum([-(-len(example.choices) // size) * size for example in examples])[:-1]
         rows = zip(np.split(logits, ends), examples, strict=True)
         return [self._choice(row[: len(example.choices)]) for row, example in rows]
