@@ -8,16 +8,16 @@ from road_ray.data.corpus.documents import Documents
 from road_ray.errors import DataError
 
 
-def test_plain_text_documents_are_separated_by_blank_lines(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_bytes("\ufeffOne.\nStill one.\n\n \nTwo.\r\n".encode())
-    assert list(Documents(path)) == ["One.\nStill one.", "Two."]
-
-
-def test_jsonl_documents_stand_in_text(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"text": "One.\\n\\nStill one."}\n{"text": " "}\n{"text": "Two."}\n')
-    assert list(Documents(path)) == ["One.\n\nStill one.", "Two."]
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.txt", "\ufeffOne.\nStill one.\n\n \nTwo.\r\n"),
+        ("x.jsonl", '{"text": "One.\\nStill one."}\n{"text": " "}\n{"text": "Two."}\n'),
+    ],
+)
+def test_documents_are_parted_by_blank_lines_or_stand_in_text(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content.encode())
+    assert list(Documents(tmp_path / name)) == ["One.\nStill one.", "Two."]
 
 
 def test_a_directory_is_read_in_the_order_of_names(tmp_path):

@@ -139,11 +139,6 @@ def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
         load(FinetuneConfig, path=file)
 
 
-def test_a_version_or_a_split_may_be_a_name():
-    sets = dict.fromkeys(("v1.2", "train"), AB)
-    assert load(FinetuneConfig, base={"data": {"sets": sets}}).data.sets.keys() == sets.keys()
-
-
 @pytest.mark.parametrize(
     "labels", [["a", "b", "a"], ["a", "b", " A"], ["not ok", "not-ok"], ["a_b", "A B", "c"]]
 )
@@ -246,8 +241,8 @@ def test_sets_that_do_not_fit_together_are_refused(one, other, message):
 
 
 def test_own_spans_share_the_head_of_squad():
-    mine = source(a={"kind": "span", "train": "a.json"}, b={"kind": "span", "dev": "b.json"})
-    tasks = {find_dataset(name, mine)[1] for name in ("a", "b", "squad_v2")}
+    sets = {"train": {"kind": "span", "train": "a.json"}, "v1.2": {"kind": "span", "dev": "b.json"}}
+    tasks = {find_dataset(name, source(**sets))[1] for name in ("train", "v1.2", "squad_v2")}
     assert len(tasks) == 1
     assert isinstance(tasks.pop().kind, Span)
     other = source(a={"kind": "span", "train": "a.json", "task": "manuals"})
