@@ -132,13 +132,8 @@ def _files_of(path: Path) -> dict[str, list[str]]:
     beside it; of a folder those that their names say, or all as the training split.
     """
     if path.is_file():
-        beside: dict[str, list[str]] = {}
-        if _WORDS.search(path.name) and layout_of(path) != "text":
-            pattern = _WORDS.sub("*", path.name, count=1)
-            others = path.parent.iterdir()
-            beside = _by_split(
-                str(f) for f in others if _WORDS.sub("*", f.name, count=1) == pattern
-            )
+        pattern, others = _WORDS.sub("*", path.name, count=1), path.parent.iterdir()
+        beside = _by_split(str(f) for f in others if _WORDS.sub("*", f.name, count=1) == pattern)
         return (beside if str(path) in beside.get("train", ()) else {}) | {"train": [str(path)]}
     saved = path / "dataset_dict.json"  # DatasetDict.save_to_disk
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_")))
@@ -147,13 +142,12 @@ def _files_of(path: Path) -> dict[str, list[str]]:
     by_split = _by_split(map(str, files))
     if "train" in by_split and layout_of(Path(by_split["train"][0])) != "text":
         return by_split
-    if layout_of(path) == "table":
-        return {"train": [str(path)]}
     tables = [file for file in files if suffix_of(file) in TABLES]
+    has_text = any(file.name.endswith(_TEXT) for file in path.rglob("*"))
+    if layout_of(path) == "table" or (has_text and not tables):
+        return {"train": [str(path)]}
     if len(tables) == 1:
         return _files_of(tables[0])
-    if not tables and any(file.name.endswith(_TEXT) for file in path.rglob("*")):
-        return {"train": [str(path)]}
     listed = ", ".join(sorted(entry.name for entry in path.iterdir())[:12]) or "nothing"
     what = f"{len(tables)} tables, and no name says which is for training" if tables else "no data"
     raise ConfigError(
