@@ -212,24 +212,21 @@ def encode_spans(
     check_fast(tokenizer)
     special = tokenizer.num_special_tokens_to_add(pair=True)
     longest_question = min(_QUESTION_TOKENS, max_length_tokens - special - 1)
-    none = packed([], tokenizer, num_texts=2)
-    none |= {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
-    if not train:
-        none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
-    parts = [none]
+    parts = [packed([], tokenizer, num_texts=2)]
+    none: dict[str, Any] = {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
+    none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
+    contexts = [{name: none[name] for name in (list(none)[:2] if train else none)}]
     lost, bare = list[SpanExample](), 0
     for begin in range(0, len(examples), _ROWS_AT_A_TIME):
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
         questions = _cut(chunk, tokenizer, longest_question, dataset.name)
         windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
-        part, has_tokens = _in_context(chunk, windows)
-        encodings = [encoding for own, _ in windows for encoding in own]
-        part |= packed(encodings, tokenizer, num_texts=2)
-        within = {*part["example"][part["places"].any(1)].tolist()}
-        bare += sum(bool(e.answers) and not has for e, has in zip(chunk, has_tokens, strict=True))
-        lost += [e for n, e in enumerate(chunk) if has_tokens[n] and n not in within]
-        part["example"] += begin
-        parts.append({name: part[name] for name in none})
+        parts.append(packed([one for own, _ in windows for one in own], tokenizer, num_texts=2))
+        for number, (example, (own, step)) in enumerate(zip(chunk, windows, strict=True), begin):
+            part, has_token = _in_context(example, own, step, train)
+            contexts.append(part | {"example": np.full(len(own), number, np.int32)})
+            bare += bool(example.answers) and not has_token
+            lost += [example] if has_token and not part["places"].any() else []
     if bare:
         _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
     if train and lost:
@@ -237,6 +234,7 @@ def encode_spans(
         fix = "\n  fix: raise max_length_tokens"
         _log.warning(text + fix, dataset.name, len(lost), lost[0].where, lost[0].id)
     rows = joined(parts)
+    rows |= {name: np.concatenate([part[name] for part in contexts]) for name in contexts[0]}
     starts, ends = rows.pop("places").T
     return Features(
         dataset=dataset.name,
@@ -248,54 +246,41 @@ def encode_spans(
 
 
 def _in_context(
-    examples: Sequence[SpanExample], windows: Sequence[tuple[list[Encoding], int]]
-) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """Return ``example`` and ``places`` (of the first and the last token of the first answer; 0, 0
-    in a window without all of it) of each window, ``offsets`` and ``max_context`` of each token;
-    and True for each example whose answer has a token.
+    example: SpanExample, windows: Sequence[Encoding], step: int, train: bool
+) -> tuple[dict[str, NDArray[Any]], bool]:
+    """Return ``places`` (of the first and the last token of the first answer; 0, 0 in a window
+    without all of it) of each window and, unless to ``train``, ``offsets`` and ``max_context`` of
+    each token; and True if the answer has a token.
 
     The context of a token is the smaller number of tokens to its left or right, plus 0.01 for
     each token of the window; the window with most of it is marked, the first of equal ones.
     """
-    counts = [len(own) for own, _ in windows]
-    example = np.repeat(np.arange(len(windows), dtype=np.int32), counts)
-    starts = np.concatenate([step * np.arange(len(own)) for own, step in windows])
-    encodings = [encoding for own, _ in windows for encoding in own]
-    texts = [encoding.sequence_ids or [None] for encoding in encodings]  # a row has a token
-    begins = np.array([second_begins(of_row) for of_row in texts])
-    lengths = np.array([of_row.count(1) for of_row in texts])
-    # Of each token of a context: its window, its place there, and its number in the context.
-    row = np.repeat(np.arange(len(texts)), lengths)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    number = starts[row] + place
-    shown = [
-        without_spaces(examples[of].context, encoding.offsets[begin : begin + length])
-        for of, encoding, begin, length in zip(
-            example.tolist(), encodings, begins, lengths, strict=True
-        )
-    ]
-    characters = np.concatenate(shown)
-    answers = [e.answers[0] if e.answers else Answer("", 0) for e in examples]
-    spans = np.array([(answer.start, answer.start + len(answer.text)) for answer in answers])
-    begin, end = spans[example[row]].T
-    covers = np.flatnonzero((characters[:, 1] > begin) & (characters[:, 0] < end))
-    first, last = np.full(len(examples), len(row)), np.full(len(examples), -1)
-    np.minimum.at(first, example[row[covers]], number[covers])
-    np.maximum.at(last, example[row[covers]], number[covers])
-    has_all = (starts <= first[example]) & (last[example] < starts + lengths)
-    has_all &= last[example] >= 0
-    places = np.stack([first, last], 1)[example] + (begins - starts)[:, None]
-    of_rows = bounds_of(np.array([len(of_row) for of_row in texts], np.int64))
-    flat = (of_rows[:-1] + begins)[row] + place
-    offsets, most = np.full((of_rows[-1], 2), -1, np.int32), np.zeros(of_rows[-1], np.bool_)
-    offsets[flat] = characters
-    scores = 100 * np.minimum(place, lengths[row] - 1 - place) + lengths[row]  # in hundredths
-    token = example[row].astype(np.int64) * (len(row) + 1) + number  # the same in all windows
-    order = np.lexsort((row, -scores, token))
-    most[flat[order[np.diff(token[order], prepend=-1) != 0]]] = True
-    places = np.where(has_all[:, None], places, 0)
-    part = {"example": example, "places": places, "offsets": offsets, "max_context": most}
-    return part, last >= 0
+    texts = [encoding.sequence_ids or [None] for encoding in windows]  # a row has a token
+    starts = [step * number for number in range(len(windows))]  # in tokens of the context
+    begins, lengths = list(map(second_begins, texts)), [of_row.count(1) for of_row in texts]
+    new = zip(windows, begins, [*[step] * (len(windows) - 1), lengths[-1]], strict=True)
+    of_tokens = (pair for row, begin, count in new for pair in row.offsets[begin : begin + count])
+    characters = without_spaces(example.context, of_tokens)
+    answer = example.answers[0] if example.answers else Answer("", 0)
+    inside = characters[:, 1] > answer.start
+    covers = np.flatnonzero(inside & (characters[:, 0] < answer.start + len(answer.text)))
+    places = np.zeros((len(windows), 2), np.int64)
+    offsets = [np.full((len(of_row), 2), -1, np.int32) for of_row in texts]
+    best = np.zeros((2, len(characters)), np.int64)  # score of a token in hundredths, its window
+    for number, (start, begin, length) in enumerate(zip(starts, begins, lengths, strict=True)):
+        if len(covers) and start <= covers[0] and covers[-1] < start + length:
+            places[number] = covers[[0, -1]] - start + begin
+        offsets[number][begin : begin + length] = characters[start : start + length]
+        scores = 100 * np.minimum(np.arange(length), np.arange(length)[::-1]) + length
+        seen = best[:, start : start + length]
+        seen[:, scores > seen[0]] = np.stack([scores, np.full(length, number)])[:, scores > seen[0]]
+    part: dict[str, NDArray[Any]] = {"places": places}
+    if not train:
+        most = [np.zeros(len(of_row), np.bool_) for of_row in texts]
+        for number, (start, begin, length) in enumerate(zip(starts, begins, lengths, strict=True)):
+            most[number][begin : begin + length] = best[1, start : start + length] == number
+        part |= {"offsets": np.concatenate(offsets), "max_context": np.concatenate(most)}
+    return part, len(covers) > 0
 
 
 def _cut(
