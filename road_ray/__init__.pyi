@@ -947,6 +947,65 @@ class _EvaluateData(TypedDict, total=False):
     """Split to evaluate on: `dev`, `test` or `train`. Without labels, predictions are written
     and metrics are not."""
 
+class _Stages(TypedDict, total=False):
+    verb: Literal["pretrain", "multitask"]
+    """Verb of the training, and section of its keys that all arms share."""
+    keys: Mapping[str, Any]
+    """Keys of the verb that this stage changes, by dotted name."""
+    teachers: str | Path
+    """Name in `experiment.ensembles` of the teachers that each data set of a mixture has. Empty:
+    none."""
+    batch_factor: int
+    """Factor of the batch size of a mixture."""
+
+class _Arms(TypedDict, total=False):
+    about: str | Path
+    """Title in tables. Empty: the name of the arm."""
+    keys: Mapping[str, Any]
+    """Keys of `road finetune`, or with teachers of `road distill`, that the arm changes, by
+    dotted name."""
+    stages: Sequence[_Stages]
+    """Trainings before the ones that score the arm, each from the model of the one before."""
+    start_from: str | Path
+    """Arm whose last model, of the same seed, this arm starts from. Empty: `init`."""
+    teachers: str | Path
+    """Name in `experiment.ensembles` of the teachers of the arm. Empty: no distillation."""
+    members: int | None
+    """Number of its teachers, the first ones, that the student has. None: all."""
+    combine: Literal["ensemble", "uniform", "greedy"] | None
+    """Ways to join its teachers without a student: `ensemble` (mean of logits), `uniform` or
+    `greedy` (mean of weights). The teachers of every arm are then of its own seed. None:
+    train a student."""
+    unlabelled: bool
+    """True: rows without labels follow the labelled ones, those of `data.unlabelled`, or else
+    the rest."""
+    as_many_updates: bool
+    """True: as many updates as an arm with rows without labels makes."""
+    layers: float
+    """Fraction of the layers of `init` that the student keeps."""
+    share: float
+    """Share of the budget in `flops`, divided evenly among the stages."""
+    against: Sequence[str | Path]
+    """Arms that it is tested against. Empty: the first arm."""
+    published: Mapping[str, float]
+    """Published figures, by `data set/metric`."""
+
+class _Experiment(TypedDict, total=False):
+    about: str | Path
+    """Title of tables and pages: the things that are compared. Empty: the name of `run_dir`."""
+    source: str | Path
+    """Paper that the published figures are of."""
+    equal: Literal["flops", "steps"] | None
+    """Cost that all arms of a pre-training have in common: `flops` or, with as many steps as
+    those buy the first arm, `steps`. None: every arm starts from `init`."""
+    targets: Mapping[str, Mapping[str, Any]]
+    """Data sets that score the arms, each with the keys in which it differs, where neither
+    `targets` nor `data.dataset` names others."""
+    ensembles: Mapping[str, Mapping[str, Any]]
+    """Ensembles of teachers by name, each with the keys of `road teachers` that it changes."""
+    arms: Mapping[str, _Arms]
+    """Arms by name. The first is what the others are tested against. Required."""
+
 class _Multitask(TypedDict, total=False):
     run_dir: str | Path
     """Directory of the run: configuration, metrics, checkpoints and final models. The same
@@ -1583,7 +1642,7 @@ def reproduce(
         "tying",
         "own",
     ] = ...,
-    experiment: Mapping[str, Any] = ...,
+    experiment: _Experiment = ...,
     num_seeds: int = ...,
     arms: Sequence[str | Path] = ...,
     max_concurrent: int = ...,

@@ -63,8 +63,8 @@ def test_keys_by_name_decide_as_overrides_do(performed):
     perform("reproduce", overrides=["comparison = 'noisy_labels'"])
     by_name, by_override, own, encoder, added, quoted = (given[0] for given in performed)
     assert by_name == by_override == quoted  # with the keys of that comparison
-    assert [*added.compared.arms] == [*by_name.compared.arms, "slow", "fast"]
-    assert (own.comparison, [*own.experiment["arms"]]) == ("own", ["slow", "fast"])
+    assert [*added.experiment.arms] == [*by_name.experiment.arms, "slow", "fast"]
+    assert (own.comparison, [*own.experiment.arms]) == ("own", ["slow", "fast"])
     assert (encoder.data.tokenizer, encoder.data.root) == (None, "DATA")  # not the preset's
 
 

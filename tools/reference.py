@@ -95,13 +95,21 @@ def _sections() -> list[_Section]:
 def _sections_below(node: Node, above: Key) -> Iterator[tuple[Key, Node]]:
     for name, below in properties(node).items():
         for key, inner in (
-            ((*above, name), below),
-            *(((*above, name, _NAME), m.get("additionalProperties")) for m in members(below)),
+            ()
+            if name in _OF_GUIDES
+            else (
+                ((*above, name), below),
+                *(((*above, name, _NAME), m.get("additionalProperties")) for m in members(below)),
+            )
         ):
             for member in members(inner) if isinstance(inner, dict) else ():
                 if "properties" in member and not _is_run(member):
                     yield key, member
                     yield from _sections_below(member, key)
+
+
+# Sections whose keys a guide explains with examples, and which are one row here.
+_OF_GUIDES = {"experiment"}
 
 
 def _is_run(node: Node) -> bool:
@@ -134,6 +142,11 @@ def _verb(name: str, sections: list[_Section]) -> str:
     ]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
     lines += [_run_within(key, node) for key, node in nodes.items() if _is_run(node)]
+    lines += [
+        f"- **`{key}`**: section. {node['description']}"
+        for key, node in nodes.items()
+        if key in _OF_GUIDES
+    ]
     links = [
         f"[`{format_key(info.key)}`](#{_anchor(info.heading)})"
         for info in sections

@@ -84,7 +84,7 @@ def data_peek(
         return
     names = getattr(config.data, "datasets", None) or [config.data.dataset]
     if names == [""]:  # an experiment scores its arms on targets
-        names = list(config.targets or config.compared.targets)
+        names = list(config.targets or config.experiment.targets)
     chosen = tokenizer or (config.init if Path(config.init).is_dir() and config.init else "")
     from road_ray.data.inspection.split_preview import format_examples, format_rows
 

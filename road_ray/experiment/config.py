@@ -4,13 +4,12 @@ writes his own. ``expand.py`` consumes it.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from road_ray.config import Config, InvalidConfig, load, to_dict
+from road_ray.config import Config, load, to_dict
 from road_ray.config.base import Extends, Free
 from road_ray.config.yaml_files import read_yaml
 from road_ray.data.config import CorpusConfig
@@ -171,7 +170,7 @@ class ReproduceConfig(RunConfig):
     ``algorithms``, ``fractions`` (Clark et al. 2020) and ``successors``. From any ``init``:
     ``road_distillation`` and ``road_multitask`` (ROaD's tables), ``compression``, ``low_resource``,
     ``noisy_labels``, ``domain``, ``soup``. ``own``: the arms of ``experiment`` alone."""
-    experiment: dict[str, Any] = Field({})
+    experiment: ExperimentConfig = ExperimentConfig()
     """Arms of an experiment of one's own, as docs/guides/comparisons.md describes them. They follow
     those of ``comparison`` where both are given."""
     num_seeds: Annotated[int, Extends()] = Field(3, ge=1)
@@ -222,12 +221,7 @@ class ReproduceConfig(RunConfig):
     @property
     def of_pretraining(self) -> bool:
         """True for a comparison of pre-trainings."""
-        return self.compared.equal is not None
-
-    @cached_property
-    def compared(self) -> ExperimentConfig:
-        """Arms of the comparison and of ``experiment``."""
-        return load(ExperimentConfig, base=self.experiment)
+        return self.experiment.equal is not None
 
     @model_validator(mode="before")
     @classmethod
@@ -249,16 +243,6 @@ class ReproduceConfig(RunConfig):
         unused = dict.fromkeys(_unused(self), reason)
         return of_parallel_runs("reproduce", self.max_concurrent) | unused
 
-    @field_validator("experiment")
-    @classmethod
-    def _has_known_keys(cls, values: dict[str, Any]) -> dict[str, Any]:
-        try:
-            load(ExperimentConfig, base=values)
-        except InvalidConfig as error:
-            told = "\n    ".join(problem.message for problem in error.problems)
-            raise ValueError(f"experiment: {told}") from None
-        return values
-
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
         if self.comparison not in (*CATALOGUE, OWN):
@@ -267,13 +251,13 @@ class ReproduceConfig(RunConfig):
                 f"comparison = {self.comparison}: no such comparison{hint}; "
                 f"allowed: {', '.join((*CATALOGUE, OWN))}"
             )
-        if not (known := self.compared.arms):
+        if not (known := self.experiment.arms):
             raise ValueError(
                 "experiment.arms: an experiment of your own needs arms\n"
                 "    allowed: names, each with the keys that the arm changes: "
                 "{slow: {keys: {optimizer.peak_lr: 1e-5}}, fast: {}}"
             )
-        _check_keys("targets", *(self.targets or self.compared.targets).values())
+        _check_keys("targets", *(self.targets or self.experiment.targets).values())
         if unknown := [name for name in self.arms if name not in known]:
             raise ValueError(
                 f"arms: {self.comparison} has no arm {unknown[0]}{did_you_mean(unknown[0], known)}"
@@ -306,7 +290,7 @@ def comparison_named(
 
 def _unused(config: ReproduceConfig) -> list[str]:
     """Return the fields that the experiment does not use."""
-    arms = config.compared.arms.values()
+    arms = config.experiment.arms.values()
     stages = [stage for arm in arms for stage in arm.stages]
     unused = ["init" if config.of_pretraining else "flops"]
     if not any(arm.teachers for arm in arms) and not any(stage.teachers for stage in stages):

@@ -194,7 +194,7 @@ class Experiment:
         """
         config, at = self.config, f"teachers/{of}{name}-{data.dataset}"
         first = config.seed + TEACHER_SEED
-        if any(arm.combine for arm in config.compared.arms.values()):
+        if any(arm.combine for arm in config.experiment.arms.values()):
             at, first = f"{at}-{seed}", first + TEACHER_SEED * (seed - config.seed)
         if at not in self._jobs:
             made = TeachersConfig(
@@ -206,7 +206,7 @@ class Experiment:
                 num_teachers=config.distillation.num_teachers or 3,
             )
             own = {key: keys[key] for key in keys if key not in ("data.dataset", "init")}
-            ensemble = override(made, own | config.compared.ensembles[name])
+            ensemble = override(made, own | config.experiment.ensembles[name])
             singles = {
                 single.run_dir.relative_to(config.run_dir).as_posix(): single
                 for single in single_teachers(ensemble)
@@ -225,8 +225,8 @@ class Experiment:
         changes: dict[str, Any] = {"data.root": data.root or config.data.root}
         lengths: dict[str, Any] = {}
         if config.of_pretraining:
-            first = next(iter(config.compared.arms.values()))
-            same_steps = config.compared.equal == "steps"  # as the budget buys the first arm
+            first = next(iter(config.experiment.arms.values()))
+            same_steps = config.experiment.equal == "steps"  # as the budget buys the first arm
             bought, priced = (first, first.stages[0]) if same_steps else (arm, stage)
             cost = flops_per_step(override(config.pretrain, changes | priced.keys))
             share = config.flops * bought.share / len(bought.stages)
@@ -313,7 +313,7 @@ class Experiment:
 
 def chosen_arms(config: ReproduceConfig) -> dict[str, ArmConfig]:
     """Return the configured arms with those that they need or are tested against, in order."""
-    every, selected = config.compared.arms, list(config.arms)
+    every, selected = config.experiment.arms, list(config.arms)
     for name in selected:  # grows while it is read
         against = every[name].against or (next(iter(every)),)
         start_from = [every[name].start_from] if every[name].start_from else []
@@ -327,7 +327,7 @@ def _targets(config: ReproduceConfig) -> dict[str, dict[str, Any]]:
         return config.targets
     if config.data.dataset:
         return {config.data.dataset: {}}
-    targets = config.compared.targets
+    targets = config.experiment.targets
     if config.data.evaluate_on is None:
         return targets
     return {

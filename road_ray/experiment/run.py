@@ -158,8 +158,8 @@ def experiment_table(experiment: Experiment, outcomes: Outcomes, name: str = "")
     against[first] = experiment.arms[first].against
     return ComparisonTable(
         comparison=name or experiment.config.comparison,
-        about=experiment.config.compared.about or experiment.config.run_dir.resolve().name,
-        source=experiment.config.compared.source,
+        about=experiment.config.experiment.about or experiment.config.run_dir.resolve().name,
+        source=experiment.config.experiment.source,
         data_sets=metrics,
         arms=[
             _arm(experiment, arm, [seed for other, seed in done if other == arm], scores[arm])

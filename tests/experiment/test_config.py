@@ -33,7 +33,7 @@ from road_ray.verbs import configure
         (["comparison=low_resource", "targets={sst2: {seed: 1}}"], r"targets\.seed: it is that"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
         (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),
-        (["experiment.arms={a: {abuot: x}}"], r"experiment: arms\.a\.abuot"),
+        (["experiment.arms={a: {abuot: x}}"], r"experiment\.arms\.a\.abuot"),
         (["comparison=lowresource"], "did you mean 'low_resource'"),
         (["comparison=low_resource", "flops=1e12"], "flops: comparison low_resource does not use"),
         (["comparison=table5", "init=runs/a"], "init: comparison table5 does not use it"),
@@ -51,7 +51,7 @@ def test_bad_keys_are_named(given, message):
 
 def test_an_arm_with_nothing_below_it_is_an_arm():
     config = configure("reproduce", overrides=["experiment.arms={a: null, b: {about: B}}"])
-    assert [*config.compared.arms] == ["a", "b"]
+    assert [*config.experiment.arms] == ["a", "b"]
 
 
 def test_a_comparison_that_is_null_is_a_mistake_of_its_line(tmp_path):
@@ -84,8 +84,8 @@ def test_the_first_words_of_the_command_are_the_comparison_and_a_file(road, reci
 def test_arms_of_ones_own_follow_those_of_a_comparison(arm):
     given = ["comparison=low_resource", arm]
     config = configure("reproduce", overrides=given)
-    assert [*config.compared.arms][:2] == ["none", "none_longer"]
-    assert [*config.compared.arms][-1] == "mine"
+    assert [*config.experiment.arms][:2] == ["none", "none_longer"]
+    assert [*config.experiment.arms][-1] == "mine"
     assert config.data.max_rows == 1000
     assert configure("reproduce", overrides=[*given, "data.max_rows=null"]).data.max_rows is None
 
@@ -93,7 +93,7 @@ def test_arms_of_ones_own_follow_those_of_a_comparison(arm):
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_arm_is_a_configuration_of_a_verb(name):
     config = configure("reproduce", overrides={"comparison": name})
-    compared = config.compared
+    compared = config.experiment
     assert compared.about
     assert compared.source
     for keys in compared.ensembles.values():

@@ -65,7 +65,7 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     chosen = [arm["name"] for arm in table["arms"]]
     assert set(chosen) <= {row["arm"] for row in planned["rows"]}
     assert set(chosen) >= set(SIZES[name].get("arms", chosen))
-    arms = configure("reproduce", overrides={"comparison": name}).compared.arms
+    arms = configure("reproduce", overrides={"comparison": name}).experiment.arms
     arms = [arms[item] for item in chosen]
     assert all(arm["seeds"] == [0, 1] for arm in table["arms"])
     assert table["failed"] == []
