@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.config import load
 from road_ray.data.batching import Batch
 from road_ray.data.corpus.prepare_corpus import corpus_tokenizer
 from road_ray.errors import ConfigError
@@ -20,7 +19,7 @@ from road_ray.objectives.pretraining.generator import CorruptingObjective, Maski
 from road_ray.recipes.pretraining.build_objective import config_at, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases, prepare
-from road_ray.recipes.run_directory.recorded_config import RECORD
+from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.training import profile
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.checkpoint_state import load_weights
@@ -87,7 +86,7 @@ def peek(place: str, rows: int) -> str:
     ``[MASK: word]`` is to be predicted; ``[word -> other]`` was replaced by the generator;
     ``[word]`` was chosen, and the generator predicted the original.
     """
-    config = load(PretrainConfig, path=Path(place) / RECORD)
+    config = load_recorded(PretrainConfig, Path(place) / RECORD)
     made = prepare(config, Worker())
     newest = Checkpoints(Path(place) / "checkpoints").newest()
     step = 0

@@ -3,13 +3,16 @@ of a finished run: the sha256 of its files in ``MANIFEST.json``, which is verifi
 a run that consists of other runs covers those too.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
+from road_ray.config import Config, InvalidConfig, flatten, load, read_yaml, to_dict
 from road_ray.config.base import Extends, FreeOnResume, is_below, marked
+from road_ray.config.schema import Key, at
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs, read_own
 from road_ray.system.files import hashes_of, problems_of, write_json_atomic
@@ -23,19 +26,31 @@ _LENGTH = {"training.steps", "data.epochs"}
 
 
 def load_recorded(kind: type[C], path: Path) -> C:
-    """Return the configuration in ``path``, which an earlier command wrote.
+    """Return the configuration in ``path``, which an earlier command wrote. Keys of null that are
+    gone had no effect.
 
-    Raises ``ConfigError`` with every key that this version of road_ray does not read.
+    Raises ``ConfigError`` with every other key that this version of road_ray does not read.
     """
     try:
         return load(kind, path=path)
     except InvalidConfig as error:
+        with suppress(InvalidConfig):
+            return load(kind, base=_known(kind, read_yaml(path).values))
         keys = "".join(f"\n    {problem.where}  {problem.message}" for problem in error.problems)
         raise ConfigError(
             f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
             "  fix: name another run_dir, or resume with the version that began this one\n"
             f"  kept: everything in {path.parent}, as it is"
         ) from None
+
+
+def _known(kind: type[Config], values: Mapping[str, Any], above: Key = ()) -> dict[str, Any]:
+    """Return the values without those of null that no key of the class has."""
+    return {
+        name: _known(kind, value, (*above, name)) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None or at(kind, (*above, name)) is not None
+    }
 
 
 def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:

@@ -129,6 +129,17 @@ def test_resources_of_teachers_and_trackers_may_differ_when_a_run_is_resumed(tmp
     require_same(moved.model_copy(update={"tracking": TrackingConfig(group="b")}), tmp_path)
 
 
+def test_a_key_that_is_gone_and_was_empty_keeps_no_run_from_going_on(tmp_path):
+    config = FinetuneConfig(init="x", label_map={"LABEL_0": "negative"})
+    text = to_yaml(config).replace("\ndata:\n", "\nolder:\ndata:\n  older:\n")
+    assert text.count("older") == 2
+    (tmp_path / RECORD).write_text(text)
+    assert load_recorded(FinetuneConfig, tmp_path / RECORD) == config
+    (tmp_path / RECORD).write_text(text.replace("  older:", "  older: 64"))
+    with pytest.raises(ConfigError, match=r"data\.older = 64"):
+        load_recorded(FinetuneConfig, tmp_path / RECORD)
+
+
 def test_load_recorded_names_the_keys_of_another_version_and_advises_no_edit(tmp_path):
     path = tmp_path / "sweep.resolved.yaml"
     path.write_text("verb: finetune\nmetric: eval/sst2/accuracy\nat_once: 1\n")
