@@ -136,7 +136,7 @@ class Job:
             run=metadata.get(_RUN, ""),
             line=metadata.get(_LINE, details.entrypoint),
             exit_code=details.driver_exit_code,
-            message=details.message or "",
+            message=(details.message or "").partition("\n")[0],  # and no log of 20,000 characters
         )
 
     @property
@@ -145,7 +145,7 @@ class Job:
         if self.status != "FAILED":
             return self.status.lower()
         if self.exit_code is None:
-            return f"failed: {self.message.strip()}"
+            return f"failed: {self.message}"
         return f"failed with exit code {self.exit_code}"
 
     @property

@@ -32,7 +32,7 @@ class Client:
                 entrypoint=given["entrypoint"],
                 runtime_env=given["runtime_env"],
                 driver_exit_code=None,
-                message="gone\n",
+                message="gone\nlog",
                 start_time=len(self.jobs),
             )
         )
@@ -67,18 +67,6 @@ def jobs():
 LINE = ["distill", "seed=1", "--run-dir", "student"]
 
 
-def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jobs, tmp_path):
-    job, new = jobs.send(LINE, tmp_path)
-    assert new
-    assert job.name == "road-runs-student-511d87-1"
-    assert job.line == "road distill seed=1 --run-dir=/runs/student --workers 4"
-    sent = jobs._client.jobs[0]
-    assert sent.entrypoint.startswith("python -m road_ray distill seed=1")
-    assert sent.metadata["road_run"] == "/runs/student"
-    own = [*LINE[:2], "--run-dir=/mine", "--workers", "1"]
-    assert jobs.send(own, tmp_path)[0].line.endswith("--run-dir=/mine --workers 1")
-
-
 @pytest.mark.parametrize(
     ("line", "added"),
     [
@@ -100,6 +88,10 @@ def test_a_line_gets_options_that_its_verb_reads(jobs, tmp_path, monkeypatch, li
     jobs.profile = jobs.profile.model_copy(update={"gpus_per_worker": 1.0})
     job, _ = jobs.send([*line.split(), "--run-dir", "s"], tmp_path)
     assert job.line == f"road {line} --run-dir=/runs/s{added}"
+    (sent,) = jobs._client.jobs
+    assert sent.entrypoint == job.line.replace("road", "python -m road_ray", 1)
+    assert job.name.startswith("road-runs-s-")
+    assert job.run == "/runs/s"
 
 
 def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path, monkeypatch):
