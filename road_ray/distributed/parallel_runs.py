@@ -82,11 +82,11 @@ class NotRunError(RoadError):
     """A run that needs another one which failed."""
 
 
-def failed_run(error: Exception) -> RoadError:
+def failed_run(error: Exception, trace: str = "") -> RoadError:
     """Return the error of a run as one of ours; the traceback of any other is logged."""
     if isinstance(error, RoadError):
         return error
-    _log.error("%s", "".join(traceback.format_exception(error)))
+    _log.error("%s", trace or "".join(traceback.format_exception(error)))
     return RoadError(f"{type(error).__name__}: {error}")
 
 
@@ -103,21 +103,13 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
     room("run", 1, {"CPU": 1.0, "GPU": num_gpus})
     environment = environment_for_workers()
 
-    def run(config: object, task_context: RunContext) -> Any:
-        torch.set_num_threads(1)
-        try:
-            return function(config, context=task_context)
-        except Exception as error:
-            return failed_run(error)
-
     def in_thread(config: object, *needed: object) -> Any:
-        if any(isinstance(result, RoadError) for result in needed):
-            return None  # the driver tells why
         # While the main thread of a task waits for an answer (of a teacher), Ray lends its CPUs to
         # another task, and two runs share them. Other threads keep theirs.
         task_context = RunContext()
-        with driver_environment(environment), ThreadPoolExecutor(1) as thread:
-            result = thread.submit(run, config, task_context)
+        threads = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
+        with driver_environment(environment), threads:
+            result = threads.submit(function, config, context=task_context)
             try:
                 while not result.done():
                     time.sleep(_POLL_SECONDS)
@@ -146,7 +138,8 @@ def _results(
     import ray
 
     refs: list[Any] = []
-    for number, config in enumerate(configs):  # Ray starts a task when those it needs have ended
+    # Ray starts a task when those it needs have ended, and none that needs a failed one.
+    for number, config in enumerate(configs):
         named = task.options(name=task_name(number, config))
         refs.append(named.remote(config, *(refs[needed] for needed in after[number])))
     results: dict[int, Any] = {}
@@ -184,8 +177,8 @@ def _result_of(ref: object) -> Any:
         return ray.get(ref, timeout=60)
     except TaskCancelledError:
         return InterruptedRunError("a run was not started")
-    except RayTaskError as error:  # of what surrounds the recipe
-        return failed_run(error)
+    except RayTaskError as error:
+        return failed_run(error.cause, str(error))
     except RayError as error:
         return ClusterError(
             f"the process of a run died: {first_line(error)}\n"
