@@ -11,8 +11,9 @@ from road_ray.errors import ConfigError
 from road_ray.reporting.pages.page import render
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.records.run_record import read_run
-from road_ray.reporting.records.sweep_record import Sweep, Trial
+from road_ray.reporting.records.sweep_record import Sweep
 from road_ray.reporting.report import page_of, report, write_report
+from tests.sweeps import study_of
 
 EVIL = "<script>alert(1)</script>"
 
@@ -165,16 +166,11 @@ def test_a_thousand_trials_are_there_in_time(browser, tmp_path):
     """Over six keys, each with a curve of 48 points."""
     keys = [f"section.key_{n}" for n in range(6)]
     trials = [
-        Trial(
-            number,
-            "complete",
-            {key: (number * (n + 3) % 997) / 997 for n, key in enumerate(keys)},
-            (number % 89 + 0.123456789,),
-            [(float(step), number + step / 7) for step in range(48)],
-        )
+        ({key: (number * (n + 3) % 997) / 997 for n, key in enumerate(keys)}, [number % 89 + 1 / 9])
         for number in range(1000)
     ]
-    sweep = Sweep("large", Path("large"), ("eval/squad_v2/f1",), (True,), trials)
+    curve = {step: step / 7 for step in range(48)}
+    sweep = Sweep(study_of(trials, ["eval/squad_v2/f1"], intermediate_values=curve), Path("large"))
     path = tmp_path / "report.html"
     path.write_text(render(sweep_page(sweep)))
     assert path.stat().st_size < 4e6
@@ -188,5 +184,5 @@ def test_a_thousand_trials_are_there_in_time(browser, tmp_path):
     print(f"the page of a thousand trials: {seconds:.2f} s of computing, {path.stat().st_size:,} B")
     assert 0 < seconds < 2.0
     page.fill(".filter", "key_0<0.5")
-    remaining = sum(trial.params["section.key_0"] < 0.5 for trial in trials)
+    remaining = sum(keys["section.key_0"] < 0.5 for keys, _ in trials)
     assert page.inner_text(".found") == f"{remaining} of 1000 rows"

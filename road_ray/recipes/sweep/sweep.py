@@ -193,9 +193,8 @@ class Sweep:
     @property
     def best(self) -> Sequence[Record]:
         """Return the best trial of this sweep or, with several metrics, the Pareto front."""
-        return best_of(
-            [t for t in self.trials if not t.origin], [mode == "max" for mode in self.config.mode]
-        )
+        done = [t for t in self.trials if t.state == "complete" and not t.origin]
+        return best_of(done, [mode == "max" for mode in self.config.mode])
 
     @property
     def failed(self) -> Sequence[Record]:

@@ -14,6 +14,7 @@ from itertools import accumulate
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 
+from road_ray.config.secrets import redact
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
@@ -37,12 +38,13 @@ from road_ray.reporting.plots import (
     rank_colors,
     short_label,
 )
-from road_ray.reporting.records.sweep_record import Sweep, Trial, complete
+from road_ray.reporting.records.sweep_record import Sweep, complete
 from road_ray.reporting.text_tables import duration
 from road_ray.system.files import read_json
 
 if TYPE_CHECKING:
     from matplotlib.axis import XAxis, YAxis
+    from optuna.trial import FrozenTrial
 
 _SURE = 0.05
 _SHARES = ("accuracy", "exact", "f1", "entity_f1")  # percentages of rows, or nearly so
@@ -66,7 +68,7 @@ def tie(sweep: Sweep) -> str:
         return f"No difference: {len(values)} trials have the same value, {high:.4g}."
     seeds = sweep.settings.get("seeds", 1)
     if isinstance(seeds, int) and seeds > 1:
-        known = [trial.deviations[0] for trial in trials if trial.deviations]
+        known = [d[0] for trial in trials if (d := trial.user_attrs.get("deviation"))]
         squares = [float(d) ** 2 for d in known if d is not None and isfinite(d)]
         error = sqrt(sum(squares) / len(values) / seeds) if len(squares) == len(values) else None
         freedom, source = len(values) * (seeds - 1), f"over {seeds} seeds"
@@ -125,12 +127,12 @@ def sweep_page(sweep: Sweep) -> Page:
     )
     keys = "one key" if len(sweep.params) == 1 else f"{len(sweep.params)} keys"
     about = f"Search for the {aims} over {keys}."
-    return Page(sweep.name, about, "road sweep", _tiles(sweep, tied), filled(sections))
+    return Page(sweep.study.study_name, about, "road sweep", _tiles(sweep, tied), filled(sections))
 
 
 def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
     states = Counter(complete=0)
-    states.update(trial.state for trial in sweep.own)
+    states.update(map(_state, sweep.own))
     remark = ", ".join(f"{count:,} {state}" for state, count in states.items())
     tiles = [("trials", f"{len(sweep.own):,}", remark)]
     if sweep.best and len(sweep.metrics) == 1:
@@ -141,15 +143,19 @@ def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
     elif sweep.best:
         remark = "no trial is better in all metrics"
         tiles.append(("on the Pareto front", str(len(sweep.best)), remark))
-    if spent := sum(trial.seconds or 0.0 for trial in sweep.own):
+    if spent := sum(trial.user_attrs.get("seconds", 0.0) for trial in sweep.own):
         tiles.append(("time in trials", duration(spent), "sum over trials"))
     return tiles
 
 
-def _value(trial: Trial, which: int) -> str:
+def _state(trial: FrozenTrial) -> str:
+    return "failed" if trial.state.name == "FAIL" else trial.state.name.lower()
+
+
+def _value(trial: FrozenTrial, which: int) -> str:
     """Return a value with its deviation over seeds, if there are several: ``61.25 ± 0.40``."""
     text = cell(trial.values[which]).text
-    deviation = trial.deviations[which] if which < len(trial.deviations) else None
+    deviation = next(iter(trial.user_attrs.get("deviation", ())[which : which + 1]), None)
     return text if deviation is None else f"{text} ± {cell(deviation).text}"
 
 
@@ -171,15 +177,19 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
 def _table(sweep: Sweep) -> Table:
     rows = []
     for trial in sweep.trials:
-        seconds = None if trial.seconds is None else Cell(duration(trial.seconds), trial.seconds)
-        rows.append([trial.number, trial.state, *_drawn_and_scored(sweep, trial), seconds])
+        spent = trial.user_attrs.get("seconds")
+        seconds = None if spent is None else Cell(duration(spent), spent)
+        rows.append([trial.number, _state(trial), *_drawn_and_scored(sweep, trial), seconds])
     names = ["trial", "state", *sweep.metrics, *sweep.params, "time"]
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
 
 
-def _drawn_and_scored(sweep: Sweep, trial: Trial, *, strong: bool = False) -> list[Value | Cell]:
+def _drawn_and_scored(
+    sweep: Sweep, trial: FrozenTrial, *, strong: bool = False
+) -> list[Value | Cell]:
     """Return the values of a trial, the first in bold if ``strong``, and its parameters."""
-    values = [Cell(_value(trial, n), v, strong and n == 0) for n, v in enumerate(trial.values)]
+    known = enumerate(trial.values or ())
+    values = [Cell(_value(trial, n), value, strong and n == 0) for n, value in known]
     missing = [None] * (len(sweep.metrics) - len(values))
     return [*values, *missing, *(trial.params.get(key) for key in sweep.params)]
 
@@ -187,10 +197,10 @@ def _drawn_and_scored(sweep: Sweep, trial: Trial, *, strong: bool = False) -> li
 def _failures(sweep: Sweep) -> Table:
     rows: list[Row] = []
     for trial in sweep.trials:
-        reason = str(trial.attributes.get("reason") or "")
-        if trial.state == "failed" or (reason and trial.state != "pruned"):
+        state, reason = _state(trial), str(redact(trial.user_attrs).get("reason") or "")
+        if state == "failed" or (reason and state != "pruned"):
             params = ", ".join(f"{k}={cell(v).text}" for k, v in trial.params.items())
-            rows.append([trial.number, trial.state, reason.partition("\n")[0] or None, params])
+            rows.append([trial.number, state, reason.partition("\n")[0] or None, params])
     return Table(["trial", "state", "reason", "parameters"], rows)
 
 
@@ -230,7 +240,7 @@ class SweepPlots:
         trials; fANOVA takes minutes.
         """
         sweep = self.sweep
-        if self.tied or sweep.study is None or len(sweep.complete) < 4 or len(sweep.varied) < 2:
+        if self.tied or len(sweep.complete) < 4 or len(sweep.varied) < 2:
             return {}
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
@@ -288,7 +298,7 @@ class SweepPlots:
         """Return the metric during every trial; curves of stopped trials end early."""
         from matplotlib.collections import LineCollection
 
-        drawn = [trial for trial in self.sweep.trials if len(trial.curve) > 1]
+        drawn = [trial for trial in self.sweep.trials if len(trial.intermediate_values) > 1]
         if not drawn:
             return None
         drawn.sort(key=lambda trial: self.shade.get(trial.number) or -1.0)
@@ -298,7 +308,7 @@ class SweepPlots:
         best = set() if self.tied else {trial.number for trial in self.sweep.best}
         ranks = [self.shade.get(trial.number) or 0.0 for trial in drawn]
         lines = LineCollection(
-            [trial.curve for trial in drawn],
+            [sorted(trial.intermediate_values.items()) for trial in drawn],
             colors=[
                 SERIES[1] if trial.number in best else color
                 for trial, color in zip(drawn, rank_colors(ranks), strict=True)

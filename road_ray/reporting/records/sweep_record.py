@@ -22,34 +22,37 @@ JOURNAL, RECORD = "study.journal", "sweep.resolved.yaml"
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One trial. ``values`` is empty unless the trial is complete."""
-
-    number: int
-    state: str  # complete, pruned, failed, running, waiting
-    params: Mapping[str, Any]
-    values: tuple[float, ...] = ()
-    curve: Sequence[tuple[float, float]] = ()
-    seconds: float | None = None
-    deviations: tuple[float | None, ...] = ()  # over seeds, of each value
-    attributes: Mapping[str, Any] = field(default_factory=dict)  # secrets masked
-
-
-@dataclass(frozen=True)
 class Sweep:
-    """All trials of a study. ``logs`` holds the parameters with a logarithmic scale."""
+    """A study, with directory and settings of its sweep; secrets are masked."""
 
-    name: str
+    study: Study
     directory: Path
-    metrics: tuple[str, ...]
-    larger: tuple[bool, ...]  # True for each metric to maximize
-    trials: Sequence[Trial]
-    logs: frozenset[str] = frozenset()
-    study: Study | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def complete(self) -> list[Trial]:
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials of the study."""
+        trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
+        return trials
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the names of the metrics."""
+        return tuple(self.study.metric_names or self.settings.get("metric", ["value"]))
+
+    @cached_property
+    def larger(self) -> list[bool]:
+        """Return True for each metric to maximize."""
+        return [direction.name == "MAXIMIZE" for direction in self.study.directions]
+
+    @cached_property
+    def logs(self) -> set[str]:
+        """Return the keys with a logarithmic scale."""
+        spreads = (item for trial in self.trials for item in trial.distributions.items())
+        return {key for key, spread in spreads if getattr(spread, "log", False)}
+
+    @cached_property
+    def complete(self) -> list[FrozenTrial]:
         """Return the complete trials with finite values."""
         return complete(self.trials)
 
@@ -68,29 +71,30 @@ class Sweep:
         ]
 
     @cached_property
-    def best(self) -> list[Trial]:
+    def best(self) -> list[FrozenTrial]:
         """Return the best trial of this sweep or, with several metrics, the Pareto front."""
-        return best_of(self.own, self.larger)
+        return best_of(complete(self.own), self.larger)
 
     @cached_property
-    def own(self) -> list[Trial]:
+    def own(self) -> list[FrozenTrial]:
         """Return the trials that are not copied from an earlier sweep."""
-        return [trial for trial in self.trials if not trial.attributes.get("origin")]
+        return [trial for trial in self.trials if not trial.user_attrs.get("origin")]
 
 
-def complete(trials: Iterable[Any]) -> list[Any]:
-    """Return the complete trials, of a report or as records, with finite values."""
-    done = (trial for trial in trials if trial.state == "complete" and trial.values)
+def complete(trials: Iterable[FrozenTrial]) -> list[FrozenTrial]:
+    """Return the complete trials with finite values."""
+    done = (trial for trial in trials if trial.state.name == "COMPLETE")
     return [trial for trial in done if all(map(isfinite, trial.values))]
 
 
 def best_of(trials: Iterable[Any], larger: Sequence[bool]) -> list[Any]:
-    """Return the complete trials that no other one is better than in all metrics; with one metric,
-    the first of the best. ``larger`` is True for each metric to maximize.
+    """Return the complete trials, of a study or as records, that no other one is better than in all
+    metrics; with one metric, the first of the best. ``larger`` is True for each metric to maximize.
     """
     scores = [
         (tuple(v if up else -v for v, up in zip(trial.values, larger, strict=True)), trial)
-        for trial in complete(trials)
+        for trial in trials
+        if all(map(isfinite, trial.values))
     ]
     if len(larger) == 1:
         return [max(scores, key=itemgetter(0))[1]] if scores else []
@@ -112,22 +116,7 @@ def read_sweep(directory: Path) -> Sweep:
         settings = read_yaml(directory / RECORD).values
     except (OSError, RoadError):  # missing or damaged
         settings = {}
-    study = _study(directory, settings)
-    return Sweep(
-        name=study.study_name,
-        directory=directory,
-        metrics=tuple(study.metric_names or settings.get("metric", ["value"])),
-        larger=tuple(direction.name == "MAXIMIZE" for direction in study.directions),
-        trials=[_trial(trial) for trial in study.get_trials(deepcopy=False)],
-        logs=frozenset(
-            key
-            for trial in study.get_trials(deepcopy=False)
-            for key, spread in trial.distributions.items()
-            if getattr(spread, "log", False)
-        ),
-        study=study,
-        settings=redact(settings),
-    )
+    return Sweep(_study(directory, settings), directory, redact(settings))
 
 
 def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
@@ -155,22 +144,3 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
         raise DataError(
             f"{where}: the study cannot be opened: {why}\n  fix: put back a copy of it"
         ) from error
-
-
-_STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
-
-
-def _trial(trial: FrozenTrial) -> Trial:
-    duration = trial.duration
-    attributes = redact(trial.user_attrs)
-    seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
-    return Trial(
-        number=trial.number,
-        state=_STATES.get(trial.state.name, "waiting"),
-        params=dict(trial.params),
-        values=tuple(trial.values or ()),
-        curve=sorted((s, v) for s, v in trial.intermediate_values.items() if v == v),
-        seconds=seconds,
-        deviations=tuple(attributes.get("deviation", ())),
-        attributes=attributes,
-    )

@@ -6,13 +6,15 @@ import contextlib
 import json
 import sqlite3
 
+import optuna
 import pytest
 
 from road_ray.errors import DataError
 from road_ray.reporting.pages.page import Table, Verdict, render
 from road_ray.reporting.pages.sweep_page import SweepPlots, sweep_page, tie
 from road_ray.reporting.plots import rank_colors
-from road_ray.reporting.records.sweep_record import Sweep, Trial, is_sweep, read_sweep
+from road_ray.reporting.records.sweep_record import Sweep, is_sweep, read_sweep
+from tests.sweeps import study_of
 
 
 def test_the_page_tells_all_trials_and_why_one_failed(sweep_directory):
@@ -34,25 +36,17 @@ def test_the_page_tells_all_trials_and_why_one_failed(sweep_directory):
 METRIC = "eval/sst2/accuracy"
 
 
-def sweep(values, directory, *, deviations=None, **settings):
-    trials = [
-        Trial(
-            number,
-            "complete",
-            {"a.lr": float(number + 1), "a.wd": float(number % 3)},
-            (value,),
-            deviations=() if deviations is None else (deviations[number],),
-        )
-        for number, value in enumerate(values)
-    ]
-    return Sweep("s", directory, (METRIC,), (True,), trials, settings=settings)
+def sweep(values, directory, *, deviation=None, **settings):
+    drawn = [({"a.lr": n + 1, "a.wd": n % 3}, [value]) for n, value in enumerate(values)]
+    attributes = {} if deviation is None else {"deviation": [deviation]}
+    return Sweep(study_of(drawn, [METRIC], user_attrs=attributes), directory, settings)
 
 
 def test_the_best_trial_is_of_this_sweep(tmp_path):
-    copied = Trial(0, "complete", {}, (90.0,), attributes={"origin": "runs/other#0"})
-    own = Trial(1, "complete", {}, (80.0,))
-    found = Sweep("s", tmp_path, (METRIC,), (True,), [copied, own])
-    assert found.best == [own]
+    study = study_of([({}, [90.0])], [METRIC], user_attrs={"origin": "runs/other#0"})
+    study.add_trial(optuna.trial.create_trial(values=[80.0]))
+    found = Sweep(study, tmp_path)
+    assert [trial.number for trial in found.best] == [1]
     page = sweep_page(found)
     assert [row[0] for row in page.sections[0].blocks[0].rows] == ["1"]
     assert page.tiles[0] == ("trials", "1", "1 complete")
@@ -77,9 +71,9 @@ def test_several_seeds_are_measured_by_their_deviation(tmp_path):
     """Three trials of three seeds with deviation 1: a mean is uncertain by 1 / sqrt 3 = 0.58, and
     the range of three equal models stays below 4.34 of it (six degrees of freedom), 2.5 points.
     """
-    close = sweep([80.0, 80.5, 82.4], tmp_path, deviations=[1.0] * 3, seeds=3)
+    close = sweep([80.0, 80.5, 82.4], tmp_path, deviation=1.0, seeds=3)
     assert "over 3 seeds one value is uncertain by ± 0.58" in tie(close)
-    far = sweep([80.0, 80.5, 82.6], tmp_path, deviations=[1.0] * 3, seeds=3)
+    far = sweep([80.0, 80.5, 82.6], tmp_path, deviation=1.0, seeds=3)
     assert tie(far) == ""
 
 
@@ -114,21 +108,12 @@ def trials_of(collection):
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 @pytest.mark.parametrize("metrics", [1, 2])
 def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, direction, metrics):
-    import optuna
-
-    drawn = [(n * 37 % 100 / 100, n * 61 % 97 / 97) for n in range(60)]
+    keys = [{"much": n * 37 % 100 / 100, "little": n * 61 % 97 / 97} for n in range(60)]
     sign = 1.0 if direction == "maximize" else -1.0
     # Only the best trials, in a corner of `much`, are good: importance of low values is another.
-    values = [sign * (10 * max(0.0, much - 0.8) + 0.1 * little) for much, little in drawn]
-    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("much", "little")}
-    study, trials = optuna.create_study(directions=[direction] * metrics), []
-    for number, (keys, value) in enumerate(zip(drawn, values, strict=True)):
-        parameters = dict(zip(space, keys, strict=True))
-        told = {"params": parameters, "distributions": space, "values": [value] * metrics}
-        study.add_trial(optuna.trial.create_trial(**told))
-        trials.append(Trial(number, "complete", parameters, (value,) * metrics))
-    larger = (direction == "maximize",) * metrics
-    sweep = Sweep("s", tmp_path, ("m", "k")[:metrics], larger, trials, study=study)
+    values = [sign * (10 * max(0.0, one["much"] - 0.8) + 0.1 * one["little"]) for one in keys]
+    trials = [(one, [value] * metrics) for one, value in zip(keys, values, strict=True)]
+    sweep = Sweep(study_of(trials, ("m", "k")[:metrics], direction), tmp_path)
     assert SweepPlots(sweep).importances["much"] > 0.9
 
 
@@ -144,11 +129,8 @@ def test_there_is_a_slice_for_every_key(drawn):
 
 
 def test_scattered_draws_are_dots_by_rank(tmp_path):
-    trials = [
-        Trial(n, "complete", {"a": (n * 37 % 100) / 100, "b": (n * 61 % 97) / 97}, (float(n),))
-        for n in range(40)
-    ]
-    plot = SweepPlots(Sweep("s", tmp_path, ("m",), (True,), trials)).surface()
+    trials = [({"a": n * 37 % 100 / 100, "b": n * 61 % 97 / 97}, [float(n)]) for n in range(40)]
+    plot = SweepPlots(Sweep(study_of(trials), tmp_path)).surface()
     (dots,) = plot.axes.collections
     assert trials_of(dots) == list(range(40))
     colors = dots.get_facecolors()
@@ -173,20 +155,20 @@ def test_two_metrics_have_a_front(front_directory):
 
 
 def test_a_sweep_without_a_complete_trial_has_its_history(tmp_path):
-    empty = Sweep("s", tmp_path, ("m",), (True,), [Trial(0, "running", {"a": 1.0})])
+    study = study_of([])
+    study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))
+    empty = Sweep(study, tmp_path)
     assert [plot.title for plot in SweepPlots(empty).all()] == ["History: m"]
     assert "No trial is complete yet." in render(sweep_page(empty))
 
 
 def test_a_sweep_is_read(sweep_directory):
     sweep = read_sweep(sweep_directory)
-    assert (sweep.name, sweep.metrics, sweep.larger) == ("weighted", ("eval/squad_v2/f1",), (True,))
+    assert (sweep.metrics, sweep.larger) == (("eval/squad_v2/f1",), [True])
     assert len(sweep.trials) == 12
     assert len(sweep.complete) == 11
-    assert sweep.trials[-1].state == "failed"
     assert sweep.logs == {"distillation.temperature"}
     assert [trial.params["weighting.wrong"] for trial in sweep.best] == [0.75]
-    assert next(iter(sweep.trials[0].curve)) == (10.0, pytest.approx(51.1))
 
 
 def test_a_study_that_cannot_be_opened_is_told(tmp_path):
