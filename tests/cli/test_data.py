@@ -7,7 +7,6 @@ import pytest
 from road_ray.config import load
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.tokenizer import load_tokenizer
 from tests.distillation.test_stored_ensemble import filled
 
 
@@ -45,18 +44,6 @@ def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(road, world, tmp_p
     assert shown.startswith("squad_v2 train: 128 examples")
     assert shown.count("gold:") == 2
     assert "gold: " in road("data", "peek", "sst2", *peek[3:]).out
-
-
-def test_a_cased_tokenizer(road, tmp_path):
-    text, made = tmp_path / "text.txt", tmp_path / "made"
-    text.write_text("The Cat sat on the Mat.\nthe cat, The Mat.\n" * 20)
-    options = ("--vocab-size", 300)
-    assert road("data", "tokenizer", text, made, *options, "--cased").code == 0
-    ids = load_tokenizer(made)
-    assert ids("The Cat")["input_ids"] != ids("the cat")["input_ids"]
-    assert road("data", "tokenizer", text, tmp_path / "lower", *options).code == 0
-    ids = load_tokenizer(tmp_path / "lower")
-    assert ids("The Cat")["input_ids"] == ids("the cat")["input_ids"]
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,6 @@ def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, done):
     assert result.err == ""
 
 
-@pytest.mark.usefixtures("drawn_figures")
-def test_a_study_in_a_database_is_shown_from_there(road, done, tmp_path):
-    file, _ = done
-    url = f"sqlite:///{tmp_path}/studies.db"
-    given = {"run_dir": str(tmp_path / "other"), "storage": url, "trials": 1}
-    ended = Record(0, {"optimizer.peak_lr": 1e-3}, "complete", (0.5,))
-    leave_trials(load_sweep(file, given), ended)
-    result = road("sweep", file, *(f"{key}={value}" for key, value in given.items())).good()
-    assert f"optuna-dashboard {url}" in result.out
-
-
 def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     (tmp_path / "mine.yaml").write_text(FILE)
     place = tmp_path / "sweep"

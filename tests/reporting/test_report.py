@@ -1,6 +1,5 @@
 """Pages by path, and in a real browser without a network."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,17 +46,6 @@ def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match="no such directory"):
         report([tmp_path / "typo"])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_evaluations_of_a_folder_are_compared(tmp_path):
-    for name, accuracy in (("a-1", 80.0), ("b-1", 81.0)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.resolved.yaml").write_text(f"init: {name}\ntune_threshold_on:")
-        metrics = json.dumps({"eval/sst2/accuracy": accuracy})
-        (tmp_path / name / "metrics.json").write_text(metrics)
-    page = page_of([tmp_path])
-    assert page.about.startswith("2 runs in 2 groups")
-    assert "81.00" in render(page)
 
 
 def test_a_report_that_fails_does_not_take_the_run_with_it(tmp_path, caplog):

@@ -5,14 +5,12 @@ import re
 
 import pytest
 
-from road_ray.data import catalog
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.reporting.pages.comparison_page import compare_page, comparison_text, experiment_page
 from road_ray.reporting.pages.page import NOTHING, Verdict, render
 from road_ray.reporting.records.comparison_table import (
     group_runs,
     published_line,
-    published_results,
     read_table,
 )
 from road_ray.reporting.records.run_record import read_run
@@ -253,11 +251,6 @@ def test_a_damaged_table_is_named(directory, text):
         experiment_page(directory)
 
 
-def test_every_published_metric_is_one_of_a_kind_and_a_percentage_and_the_highest_stands_first():
-    rows = published_results()
-    assert all(0 < float(row["value"]) < 100 for row in rows)
-    names = {(row["dataset"], row["metric"], row["model"], row["source"]) for row in rows}
-    assert len(names) == len(rows)
-    assert {row["dataset"] for row in rows} <= {*catalog.DATASETS}
+def test_the_highest_published_result_stands_first():
     assert published_line("newsqa", "f1") == "60.4 ROaD-Large · 58.0 ELECTRA-Large"
     assert published_line("nothing", "f1") == ""

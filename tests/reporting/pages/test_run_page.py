@@ -181,17 +181,6 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
     assert prose.startswith("a: no plots")
 
 
-def test_a_run_is_read(run_directory):
-    run = read_run(run_directory)
-    assert (run.name, run.verb, run.finished, run.steps) == ("student-1", "distill", True, 8)
-    assert run.seconds == 8.0
-    assert run.settings["data.dataset"] == "squad_v2"
-    assert run.series("train/squad_v2")[1] == (2.0, 2.0)
-    assert run.last("train/squad_v2") == 0.5
-    assert run.last("train/none") is None
-    assert run.problems == ()
-
-
 def write_config(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.resolved.yaml").write_text("seed: 0")

@@ -12,7 +12,6 @@ import pytest
 from road_ray.errors import DataError
 from road_ray.reporting.pages.page import Table, Verdict, render
 from road_ray.reporting.pages.sweep_page import SweepPlots, sweep_page, tie
-from road_ray.reporting.plots import rank_colors
 from road_ray.reporting.records.sweep_record import Sweep, is_sweep, read_sweep
 from tests.sweeps import study_of
 
@@ -122,19 +121,11 @@ def test_there_is_a_slice_for_every_key(drawn):
     titles = ("weighting.wrong", "distillation.temperature", "weighting.rule")
     assert (wrong.title, temperature.title, rule.title) == titles
     assert temperature.axes.get_xscale() == "log"
+    assert drawn.surface().title.startswith("temperature ")
     assert len(labels(rule.axes.xaxis)) == 2
     (dots,) = wrong.axes.collections
     assert trials_of(dots) == list(range(11))
     assert list(dots.get_offsets()[:5, 0]) == [0.0, 0.25, 0.5, 0.75, 0.0]
-
-
-def test_scattered_draws_are_dots_by_rank(tmp_path):
-    trials = [({"a": n * 37 % 100 / 100, "b": n * 61 % 97 / 97}, [float(n)]) for n in range(40)]
-    plot = SweepPlots(Sweep(study_of(trials), tmp_path)).surface()
-    (dots,) = plot.axes.collections
-    assert trials_of(dots) == list(range(40))
-    colors = dots.get_facecolors()
-    assert [*map(tuple, (colors[0], colors[-1]))] == rank_colors([0.0, 1.0])
 
 
 def test_curves_mark_the_best(drawn):
@@ -160,15 +151,6 @@ def test_a_sweep_without_a_complete_trial_has_its_history(tmp_path):
     empty = Sweep(study, tmp_path)
     assert [plot.title for plot in SweepPlots(empty).all()] == ["History: m"]
     assert "No trial is complete yet." in render(sweep_page(empty))
-
-
-def test_a_sweep_is_read(sweep_directory):
-    sweep = read_sweep(sweep_directory)
-    assert (sweep.metrics, sweep.larger) == (("eval/squad_v2/f1",), [True])
-    assert len(sweep.trials) == 12
-    assert len(sweep.complete) == 11
-    assert sweep.logs == {"distillation.temperature"}
-    assert [trial.params["weighting.wrong"] for trial in sweep.best] == [0.75]
 
 
 def test_a_study_that_cannot_be_opened_is_told(tmp_path):
