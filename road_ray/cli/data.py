@@ -47,14 +47,12 @@ def data_peek(
     tokenizer: Annotated[
         str, typer.Option(help="vocab.txt or model directory; shows rows of tokens")
     ] = "",
-    root: Annotated[
-        str | None, typer.Option(help="data root; default for a NAME: $ROAD_DATA, else miniature")
-    ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test")] = "train",
     rows: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
-    """Show examples of data sets, rows of tokens as the model sees them, or masks of
-    pre-training.
+    """Show examples of data sets, rows of tokens as the model sees them, or masks of pre-training.
+
+    data.root of a NAME is by default $ROAD_DATA, else miniature.
     """
     from road_ray.recipes.run_directory.recorded_config import RECORD
 
@@ -65,8 +63,6 @@ def data_peek(
 
         typer.echo(peek(place, rows))
         return
-    if root is not None:
-        overrides.append(f"data.root={root}")
     if Path(place).suffix in (".yaml", ".yml"):
         config: Any = configure(verb_of_file(Path(place)), path=Path(place), overrides=overrides)
     else:

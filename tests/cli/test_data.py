@@ -39,7 +39,7 @@ def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(road, world, tmp_p
         assert corpus.lengths.max() == length
         assert str(corpus.directory) in (first if length == 64 else second)
     assert built == {p: p.stat().st_mtime_ns for p in shards.rglob("*") if p.is_file()}
-    peek = ("data", "peek", "squad_v2", "--tokenizer", vocabulary, "--root", world)
+    peek = ("data", "peek", "squad_v2", "--tokenizer", vocabulary, f"data.root={world}")
     shown = road(*peek, "--rows", 2).out
     assert shown.startswith("squad_v2 train: 128 examples")
     assert shown.count("gold:") == 2
