@@ -5,7 +5,6 @@ groups that differ in their seed only are the arms.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from road_ray.reporting.pages.page import (
     Section,
     State,
     Table,
-    Value,
     Verdict,
     cell,
     filled,
@@ -44,7 +42,6 @@ from road_ray.reporting.records.run_record import RunRecord, read_run, runs_belo
 from road_ray.reporting.text_tables import aligned, duration, metric_title, probability
 
 _MOST_GROUPS = 40
-_MOST_COLUMNS = 5  # of metrics in the table of runs: those that most runs have
 _ABOUT_TESTS = (
     "Mean difference with its 95% interval, paired by seed, without seeds that a group has twice; "
     "p of the paired t-test, and corrected for all tests of a data set (Holm), undefined if the "
@@ -151,28 +148,25 @@ def arms_table(table: ComparisonTable, name: str) -> Table:
     arms = [arm for arm in [*table.arms, *table.teachers] if arm.figures.keys() & metrics.keys()]
     printed = any(figure.published for arm in arms for figure in arm.figures.values())
     sized = len({arm.parameters for arm in table.arms}) > 1
-    columns = ["arm", "seeds"]
-    for title in metrics.values():
-        columns += [title, f"{title}, 95%", *([f"{title}, published"] if printed else [])]
+    ends = ("", ", 95%", ", published") if printed else ("", ", 95%")
+    columns = ["arm", "seeds", *(f"{title}{end}" for title in metrics.values() for end in ends)]
     rows: list[Row] = []
     for arm in arms:
-        row: list[Value | Cell] = [arm.about, len(arm.seeds)]
-        for key in metrics:
-            cells = _figure_cells(arm.figures.get(key))
-            row += cells if printed else cells[:2]
-        rows.append([*row, arm.parameters] if sized else row)
+        cells = (cell for key in metrics for cell in _figure_cells(arm.figures.get(key), len(ends)))
+        rows.append([arm.about, len(arm.seeds), *cells, *([arm.parameters] if sized else [])])
     note = "Mean ± standard deviation over seeds, and its 95% interval."
     note += " Published metrics are of large models." if printed else ""
     return Table([*columns, "parameters"] if sized else columns, rows, note=note)
 
 
-def _figure_cells(figure: Score | None) -> list[Value | Cell]:
+def _figure_cells(figure: Score | None, count: int) -> Row:
     """Return a metric of an arm with its deviation, its interval, and the published one."""
     if figure is None:
-        return [None, None, None]
+        return [None] * count
     spread = "" if figure.deviation is None else f" ± {figure.deviation:.2f}"
     bounds = figure.interval and f"{figure.low:.2f} to {figure.high:.2f}"
-    return [Cell(f"{figure.mean:.2f}{spread}", figure.mean), bounds, cell(figure.published, ".2f")]
+    value = Cell(f"{figure.mean:.2f}{spread}", figure.mean)
+    return [value, bounds, cell(figure.published, ".2f")][:count]
 
 
 def _verdict(table: ComparisonTable, name: str) -> list[Verdict]:
@@ -245,7 +239,6 @@ def _right(arms: Sequence[Arm]) -> Table:
 
 
 def _settings(groups: Sequence[Group]) -> Table:
-    groups = groups[:_MOST_GROUPS]
     tables = [group.runs[0].settings for group in groups]
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
@@ -275,8 +268,7 @@ def _curves(groups: Sequence[Group]) -> list[Plot]:
 
 def _runs_table(runs: Sequence[RunRecord]) -> Table:
     """Return the table of single runs; their names link to their pages."""
-    known = Counter(name for run in runs for name in headline(run.metrics))
-    metrics = [name for name, _ in known.most_common(_MOST_COLUMNS)]
+    metrics = dict.fromkeys(name for run in runs for name in headline(run.metrics))
     shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
     rows: list[Row] = [
         [
