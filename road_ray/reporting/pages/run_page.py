@@ -116,24 +116,19 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _result(run: RunRecord) -> list[Block]:
-    principal = {n: v for n, v in run.metrics.items() if is_principal(n) or is_baseline(n)}
-    chosen = principal or {n: v for n, v in run.metrics.items() if not n.startswith("time/")}
-    if not chosen:
+    if not run.metrics:
         return ["No final metrics."]
-    titles = ["data set", "metric", "value", "published"] if principal else ["metric", "value"]
     rows: list[Row] = []
-    for name, value in chosen.items():
-        dataset, metric = _parts(name)
-        if not principal:
-            title = curve_title(name) if name.startswith("train/") else metric_title(metric)
-            rows.append([title, value])
-            continue
-        papers = None if run.limits else published_line(dataset, metric) or None
-        shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
-        rows.append([dataset, metric_title(metric), shown, papers])
+    for name, value in run.metrics.items():
+        if is_principal(name) or is_baseline(name):
+            dataset, metric = _parts(name)
+            papers = None if run.limits else published_line(dataset, metric) or None
+            shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
+            rows.append([dataset, metric_title(metric), shown, papers])
     every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
     folded = Folded(f"all {len(run.metrics)} metrics", every)
-    return [Table(titles, rows), *_by_answerability(run.metrics), folded]
+    table = Table(["data set", "metric", "value", "published"], rows)
+    return [table, *_by_answerability(run.metrics), folded]
 
 
 def _by_answerability(metrics: Mapping[str, Any]) -> Iterable[Table]:

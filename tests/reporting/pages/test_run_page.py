@@ -55,18 +55,6 @@ def test_a_label_with_a_slash_keeps_its_name(tmp_path):
     assert [cell.text for cell in result.blocks[0].cells[0]][:2] == ["mood", "f1 of n/a"]
 
 
-def test_figures_of_a_pretraining_have_titles_and_digits_and_no_empty_column(tmp_path):
-    metrics = {"train/generator_accuracy": 0.597, "train/lr": 5e-7}
-    (result,) = [
-        section for section in run_page(RunRecord(tmp_path, metrics=metrics)).sections
-        if section.title == "Result"
-    ]  # fmt: skip
-    table = result.blocks[0]
-    assert table.names == ["metric", "value"]
-    shown = [[cell.text for cell in row] for row in table.cells]
-    assert shown == [["Generator accuracy", "0.60"], ["Learning rate", "5e-07"]]
-
-
 def test_every_verb_has_its_loss_and_main_figures_as_tiles(tmp_path):
     rows = [
         {"step": n, "train/generator": 9.0 - n, "train/detection_auc": 0.5 + n / 10}
