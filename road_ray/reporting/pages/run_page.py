@@ -6,7 +6,7 @@ the confusion matrix, reliability diagram, scores by no-answer threshold.
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from road_ray.errors import RoadError, first_line
@@ -79,13 +79,9 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         known = "" if run.limits else published_line(dataset, metric, 1)
         remark = run.limits[-1] if run.limits else known and f"paper: {known}"
         tiles.append((f"{dataset} {metric_title(metric)}", f"{value:.2f}", remark))
-    if not tiles:
-        last = {name: run.last(name) for name in _TRAINED}
-        tiles = [
-            (curve_title(name), f"{value:.3f}", "at the end of the run")
-            for name, value in last.items()
-            if value is not None
-        ]
+    for name in () if tiles else _TRAINED:
+        if (last := run.last(name)) is not None:
+            tiles.append((curve_title(name), f"{last:.3f}", "at the end of the run"))
     if (losses := loss_names(run)) and (points := run.series(losses[0])):
         remark = f"{points[0][1]:.3f} at the first row"
         tiles.append((curve_title(losses[0]), f"{points[-1][1]:.3f}", remark))
@@ -233,21 +229,21 @@ def curves(run: RunRecord) -> list[Plot]:
 
     The losses on labels and on teachers of one task share a plot.
     """
-    names = run.names("train/")
-    soft = {name.removesuffix("_soft") for name in names if name.endswith("_soft")}
-    drawn = [name for name in names if not name.endswith("_soft")]
+    drawn = [name for name in run.names("train/") if not name.endswith("_soft")]
     drawn += [n for n in run.names("eval/") if is_principal(n)] + ["time/tokens_per_second"]
+    kept = [event.get("step") for event in run.events if event.get("kind") == "best_checkpoint"]
     plots = []
     for name in drawn[:_MOST_CURVES]:
         points = run.series(name)
         if len(points) < 2:
             continue
-        best, note = _best(run, name)
-        plot = new_plot(curve_title(name, soft), "step", note=note)
+        best = [point for point in points if name.startswith("eval/") and point[0] in kept[-1:]]
+        note = f"The dot is the best checkpoint, step {kept[-1]}: the final model." if best else ""
+        plot = new_plot(curve_title(name), "step", note=note)
         plot.axes.plot(*zip(*points, strict=True), label="labels")
         plot.axes.locator_params(axis="x", integer=True)
-        if name in soft:
-            plot.axes.plot(*zip(*run.series(f"{name}_soft"), strict=True), label="teachers")
+        if soft := run.series(f"{name}_soft"):
+            plot.axes.plot(*zip(*soft, strict=True), label="teachers")
             add_legend(plot)
         if name.startswith("train/grad_norm") and all(y > 0 for _, y in points):
             logarithmic(plot.axes.yaxis, [y for _, y in points])
@@ -256,24 +252,8 @@ def curves(run: RunRecord) -> list[Plot]:
     return plots
 
 
-def _best(run: RunRecord, name: str) -> tuple[list[tuple[float, float]], str]:
-    """Return the mark of the checkpoint that the model comes from, or else of the highest value."""
-    points = run.series(name)
-    if not name.startswith("eval/") or len(points) < 2:
-        return [], ""
-    steps = [event.get("step") for event in run.events if event.get("kind") == "best_checkpoint"]
-    if steps and isinstance(steps[-1], int):
-        step = steps[-1]
-        value = next((y for x, y in points if x == step), None)
-        text = f"The dot is the best checkpoint, step {step:,}: the final model."
-        return ([] if value is None else [(step, value)]), text
-    highest = max(points, key=lambda point: point[1])
-    text = f"The dot is the highest value, at step {highest[0]:,.0f}; "
-    return [highest], f"{text}the final model is that of the last step."
-
-
-def curve_title(name: str, soft: Collection[str] = ()) -> str:
-    """Return the title of a curve; ``soft`` has the losses with a soft counterpart."""
+def curve_title(name: str) -> str:
+    """Return the title of a curve."""
     plain = name.split("/", 1)[1]
     if name in _TITLES:
         return _TITLES[name]

@@ -98,8 +98,6 @@ def test_the_best_checkpoint_is_marked(tmp_path):
     (chart,) = curves(run)
     assert chart.axes.lines[1].get_xydata().tolist() == [[2.0, 80.0]]
     assert "best checkpoint, step 2: the final model" in chart.note
-    (plain,) = curves(RunRecord(tmp_path, rows=rows))
-    assert "the final model is that of the last step" in plain.note
 
 
 def test_a_run_that_stopped_early_tells_the_steps_that_it_made(tmp_path):
