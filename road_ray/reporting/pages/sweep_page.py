@@ -15,6 +15,7 @@ from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config.secrets import redact
+from road_ray.errors import counted
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
@@ -125,8 +126,7 @@ def sweep_page(sweep: Sweep) -> Page:
         f"{'highest' if up else 'lowest'} {metric}"
         for metric, up in zip(sweep.metrics, sweep.larger, strict=True)
     )
-    keys = "one key" if len(sweep.params) == 1 else f"{len(sweep.params)} keys"
-    about = f"Search for the {aims} over {keys}."
+    about = f"Search for the {aims} over {counted(len(sweep.params), 'key')}."
     return Page(sweep.study.study_name, about, "road sweep", _tiles(sweep, tied), filled(sections))
 
 
@@ -190,18 +190,18 @@ def _drawn_and_scored(
     """Return the values of a trial, the first in bold if ``strong``, and its parameters."""
     known = enumerate(trial.values or ())
     values = [Cell(_value(trial, n), value, strong and n == 0) for n, value in known]
-    missing = [None] * (len(sweep.metrics) - len(values))
+    missing = [] if values else [None] * len(sweep.metrics)
     return [*values, *missing, *(trial.params.get(key) for key in sweep.params)]
 
 
 def _failures(sweep: Sweep) -> Table:
     rows: list[Row] = []
     for trial in sweep.trials:
-        state, reason = _state(trial), str(redact(trial.user_attrs).get("reason") or "")
-        if state == "failed" or (reason and state != "pruned"):
+        if _state(trial) == "failed":
+            reason = str(redact(trial.user_attrs).get("reason") or "").partition("\n")[0] or None
             params = ", ".join(f"{k}={cell(v).text}" for k, v in trial.params.items())
-            rows.append([trial.number, state, reason.partition("\n")[0] or None, params])
-    return Table(["trial", "state", "reason", "parameters"], rows)
+            rows.append([trial.number, reason, params])
+    return Table(["trial", "reason", "parameters"], rows)
 
 
 _MOST_SLICES = 12
