@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from road_ray.data import catalog
 from road_ray.data.batching import Batch
 from road_ray.data.encode_examples import row_lengths
 from road_ray.data.model_files import locate_model, model_record, read_config, stored_head
@@ -105,15 +104,8 @@ def load(
 
 
 def task_of(model: str | Path) -> Task:
-    """Return the task of a model with one head: that of the catalogue if the model's record names
-    it and its labels are those, else one with the labels of its ``config.json``.
-    """
-    _, _, task = _head(str(model), None)
-    known = catalog.TASKS.get(task.name)
-    if known is None or type(known.kind) is not type(task.kind):
-        return task
-    labels = [{*getattr(kind, "labels", ())} for kind in (known.kind, task.kind)]
-    return known if labels[0] == labels[1] else task
+    """Return the task of a model with one head, with the labels of its ``config.json``."""
+    return _head(str(model), None)[2]
 
 
 def _check_options(
