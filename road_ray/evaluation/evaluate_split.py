@@ -31,6 +31,7 @@ from road_ray.evaluation.spans import SpanPrediction, best_spans
 from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import autocast_dtype
+from road_ray.system.files import write_json_atomic
 
 _ROWS_AT_ONCE = 64
 DIAGNOSTICS = "diagnostics.json"
@@ -81,12 +82,12 @@ class Evaluation:
         example; ``diagnostics.json`` beside them has what the pages of reports draw.
         """
         if self.diagnostics:
-            squad.write_json(directory / DIAGNOSTICS, self.diagnostics)
+            write_json_atomic(directory / DIAGNOSTICS, self.diagnostics)
         if self.spans:
             squad.write_predictions(directory, self.spans, self.limit)
         else:
             labels = dict(zip(self.ids, self.labels, strict=True))
-            squad.write_json(directory / "predictions.json", labels)
+            write_json_atomic(directory / "predictions.json", labels, ascii_only=False)
 
 
 def logits_of(

@@ -10,7 +10,6 @@ Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), reimplem
 of a language mlqa_evaluation_v1.py (Lewis et al. 2020).
 """
 
-import json
 import math
 import re
 import string
@@ -26,7 +25,7 @@ import numpy as np
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation.spans import SpanPrediction
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_json_atomic
 
 _ENGLISH = re.compile(r"\b(?:a|an|the)\b")
 _ARTICLES = {
@@ -341,13 +340,7 @@ def write_predictions(
         p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
         for p in predictions
     }
-    write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
-    write_json(directory / "nbest_predictions.json", listed)
-    write_json(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})
-
-
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write a JSON file atomically, its text as it is: not escaped to ASCII."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2)
-    write_text_atomic(path, text)
+    texts = apply_threshold(predictions, threshold)
+    write_json_atomic(directory / "predictions.json", texts, ascii_only=False)
+    write_json_atomic(directory / "nbest_predictions.json", listed, ascii_only=False)
+    write_json_atomic(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})

@@ -161,9 +161,10 @@ def read_json(
     return value
 
 
-def write_json_atomic(path: Path, value: object) -> None:
+def write_json_atomic(path: Path, value: object, *, ascii_only: bool = True) -> None:
     """Write the JSON of ``value``, as ``write_text_atomic``; unknown objects become their text."""
-    text = json.dumps(finite(value), indent=2, default=str, allow_nan=False)
+    options: Any = {"indent": 2, "default": str, "allow_nan": False, "ensure_ascii": ascii_only}
+    text = json.dumps(finite(value), **options)
     write_text_atomic(path, f"{text}\n")
 
 
