@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +86,6 @@ def load(
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
     length, longest = row_lengths(record, task, tokenizer, positions)
-    _check_options(task, longest, max_length_tokens, threshold, n_best, min_confidence)
     return Predictor(
         model=runnable,
         tokenizer=tokenizer,
@@ -106,37 +104,6 @@ def load(
 def task_of(model: str | Path) -> Task:
     """Return the task of a model with one head, with the labels of its ``config.json``."""
     return _head(str(model), None)[2]
-
-
-def _check_options(
-    task: Task,
-    longest: int,
-    max_length_tokens: int | None,
-    threshold: float | None,
-    n_best: int,
-    min_confidence: float,
-) -> None:
-    """Raise ``ConfigError`` for rows that are too long and options of answers for another task."""
-    if max_length_tokens is not None and max_length_tokens > longest:
-        raise ConfigError(
-            f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
-            f"  allowed: at most {longest}"
-        )
-    for name, value, kinds, problem in (
-        ("min_confidence", min_confidence or None, (Classify, Choose), "gives no single label"),
-        ("threshold", threshold, (Span, MultiLabel), "has no answers in a context"),
-        ("n_best", n_best if n_best > 1 else None, (Span,), "has no answers in a context"),
-    ):
-        if value is not None and not isinstance(task.kind, kinds):
-            raise ConfigError(
-                f"{name} = {value}: the task {task.name} {problem}\n  fix: leave {name} out"
-            )
-    if isinstance(task.kind, MultiLabel) and threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"threshold = {threshold}: a probability\n  allowed: 0 to 1")
-    if not 1 <= n_best <= 20:
-        raise ConfigError(f"n_best = {n_best}\n  allowed: 1 to 20 answers")
-    if threshold is not None and math.isnan(threshold):
-        raise ConfigError("threshold = nan\n  allowed: a number, inf (answer always) or -inf")
 
 
 def head_directory(place: Path, head: str | None) -> Path:

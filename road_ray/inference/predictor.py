@@ -41,7 +41,7 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import pad_id_of
-from road_ray.errors import DataError
+from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import (
     OUTSIDE,
@@ -100,6 +100,30 @@ class Predictor:
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
     min_confidence: float = 0.0  # label and choice are None below it
     cut: Counter[str] = field(default_factory=Counter)  # truncated rows, lost tokens, all tokens
+
+    def __post_init__(self) -> None:
+        """Raise ``ConfigError`` for rows that are too long and options for another task."""
+        kind, threshold = self.task.kind, self.threshold
+        if self.max_length_tokens > self.longest_row_tokens:
+            raise ConfigError(
+                f"max_length_tokens = {self.max_length_tokens}: the model has "
+                f"{self.longest_row_tokens} positions\n  allowed: at most that"
+            )
+        for name, value, kinds, problem in (
+            ("min_confidence", self.min_confidence or None, Classify | Choose, "no single label"),
+            ("threshold", threshold, Span | MultiLabel, "no answers in a context"),
+            ("n_best", self.n_best if self.n_best > 1 else None, Span, "no answers in a context"),
+        ):
+            if value is not None and not isinstance(kind, kinds):
+                raise ConfigError(
+                    f"{name} = {value}: the task {self.task.name} has {problem}\n"
+                    f"  fix: leave {name} out"
+                )
+        least, most = (0.0, 1.0) if isinstance(kind, MultiLabel) else (-np.inf, np.inf)
+        if isinstance(threshold, float | int) and not least <= threshold <= most:  # NaN too
+            raise ConfigError(f"threshold = {threshold}\n  allowed: {least:g} to {most:g}")
+        if not 1 <= self.n_best <= 20:
+            raise ConfigError(f"n_best = {self.n_best}\n  allowed: 1 to 20 answers")
 
     @cached_property
     def trained(self) -> TrainedInput:

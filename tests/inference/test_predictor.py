@@ -143,7 +143,7 @@ def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_
         assert predicted["labels"] == above
     none, every = (load(tmp_path, threshold=limit)(TEXTS[0])["labels"] for limit in (1, 0))
     assert (none, every) == ([], list(labels))
-    with pytest.raises(ConfigError, match=r"threshold = 1.5: .*\n  allowed: 0 to 1"):
+    with pytest.raises(ConfigError, match=r"threshold = 1.5\n  allowed: 0 to 1"):
         load(tmp_path, threshold=1.5)
 
 
@@ -244,7 +244,7 @@ def test_a_model_of_several_heads_wants_one_named(exported, tmp_path):
         ({}, 64),  # of another program: its limit is respected
         ({"max_length_tokens": 96}, 96),  # trained on longer rows than its tokenizer says
         ({"max_length_tokens": None}, 128),  # the default of the training
-        ({"max_length_tokens": 32, "no_answer_threshold": -1.5}, 32),
+        ({"max_length_tokens": 32}, 32),
         ({"max_length_tokens": 9999}, 512),  # the positions of the model
     ],
 )
@@ -260,7 +260,6 @@ def test_a_limit_of_the_tokenizer_is_respected_unless_the_training_read_more(
     model = load(directory)
     assert model.max_length_tokens == expected
     assert model.longest_row_tokens == max(64, expected)
-    assert model.threshold == record.get("no_answer_threshold")
 
 
 def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, tmp_path):

@@ -86,5 +86,5 @@ def test_it_is_refused_where_it_cannot_be_fitted(questions, span_run, tmp_path):
         rr.finetune(overrides=questions | {"calibrate": True}, run_dir=tmp_path)
     with pytest.raises(ConfigError, match="or name that in data"):
         rr.finetune(calibrate=True, data={"evaluate_on": ["advglue_sst2"]}, run_dir=tmp_path)
-    with pytest.raises(ConfigError, match="gives no single label"):
+    with pytest.raises(ConfigError, match="has no single label"):
         rr.load(span_run.hf_dir, min_confidence=0.5)
