@@ -92,21 +92,16 @@ def forward_flops(
     return int(counter.get_total_flops())
 
 
+@cache
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Return the FLOP/s of dense products of ``dtype`` on a device: of its data sheet where it is
-    known, so that shares can be compared with published ones, else as measured.
+    known, so that shares can be compared with published ones, else as measured once a process.
     """
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     for part, (reduced, full) in _DATA_SHEETS.items():
         if part in name:
             return 1e12 * (full if dtype == torch.float32 else reduced)
-    return measured_peak_flops(device.type, dtype)
-
-
-@cache
-def measured_peak_flops(device: str, dtype: torch.dtype) -> float:
-    """Return the FLOP/s of the product of two square matrices, measured once a process."""
-    side = _SIDE.get(device, _SIDE["cpu"])
+    side = _SIDE.get(device.type, _SIDE["cpu"])
     a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     for _ in range(_PRODUCTS):

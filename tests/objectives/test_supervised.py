@@ -174,15 +174,6 @@ def test_several_labels_have_the_loss_that_transformers_computes():
     assert_close(weighted / count, by_hand, rtol=0, atol=1e-6)
 
 
-def test_a_label_of_several_is_one_of_two_classes():
-    torch.manual_seed(0)
-    logits, labels = torch.randn(6, 1), torch.tensor([1, 0, 1, -100, 0, 1])
-    pairs = torch.cat([torch.zeros(6, 1), logits], 1)
-    one, two = Task("one", MultiLabel(("joy",))), Task("two", Classify(("other", "joy")))
-    own = label_loss(one, logits, {"labels": labels[:, None]}, smoothing=0.2)
-    assert_close(own, label_loss(two, pairs, {"labels": labels}, smoothing=0.2))
-
-
 PAIR, SCORE = Task("pair", Classify(("a", "b"))), Task("score", Regress(0, 5))
 
 
@@ -247,15 +238,6 @@ def test_an_example_without_gold_still_learns_from_the_teachers():
     alone = terms(PAIR, logits[:1], torch.tensor([[4.0, 0.0]]), labels=torch.tensor([-100]))
     assert alone["d_soft"].count.item() == 1
     assert made["d_soft"].total.item() == pytest.approx(2 * alone["d_soft"].total.item())
-
-
-def test_of_a_tagging_every_labelled_token_is_an_example():
-    logits = torch.tensor([[[0.0, 1.0], [2.0, 0.0], [9.0, 9.0]]])
-    keep = torch.ones(1, 3, dtype=torch.bool)
-    tagged = terms(PAIR, logits, -logits, keep=keep, labels=torch.tensor([[0, 1, -100]]))
-    assert tagged["d_soft"].count.item() == 2
-    apart = terms(PAIR, logits[0, :2], -logits[0, :2], labels=torch.tensor([0, 1]))
-    torch.testing.assert_close(tagged["d_soft"].total, apart["d_soft"].total)
 
 
 def test_annealed_weights_follow_the_fraction_and_the_gradient_is_that_to_the_mixed_target():

@@ -66,13 +66,6 @@ def test_a_finished_run_without_checkpoints_is_never_begun_again(two, tmp_path):
     assert two.newest() == tmp_path / "step-00000020"
 
 
-def test_only_the_newest_good_ones_are_kept(tmp_path):
-    checkpoints = Checkpoints(tmp_path, keep=2)
-    for step in (5, 10, 15, 20):
-        checkpoints.save(step, writer(step))
-    assert names(tmp_path) == ["step-00000015", "step-00000020"]
-
-
 def test_saving_a_committed_step_again_changes_nothing_but_leftovers(two):
     manifest = two.root / "step-00000020" / MANIFEST
     before = manifest.stat().st_mtime_ns

@@ -80,7 +80,7 @@ def test_the_share_is_operations_over_rate(monkeypatch):
     objective = tiny.supervised(tasks=(tiny.NLI,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     flops = forward_flops(objective, batch, ALONE, None)
-    monkeypatch.setattr(profile, "measured_peak_flops", lambda device, dtype: 1000.0 * flops)
+    monkeypatch.setattr(profile, "peak_flops", lambda device, dtype: 1000.0 * flops)
     share = ModelFlopsUtilization(objective, ALONE, None)
     places = batch["attention_mask"].numel()
     # Ten such steps a second, a quarter of whose places are padding: 3 * 10 / 1000.
@@ -99,6 +99,7 @@ def test_the_share_is_operations_over_rate(monkeypatch):
 )
 def test_a_known_device_is_rated_by_its_data_sheet(monkeypatch, name, reduced, full):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    profile.peak_flops.cache_clear()
     device = torch.device("cuda")
     assert profile.peak_flops(device, torch.bfloat16) == pytest.approx(reduced)
     assert profile.peak_flops(device, torch.float32) == pytest.approx(full)
