@@ -3,6 +3,7 @@ longer improve, and the weights of the best one remain.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
@@ -25,7 +26,12 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
 
     Raises ``ConfigError`` for a metric that was not evaluated, and if nothing was.
     """
-    if not any(name.startswith("eval/") for name in figures):
+    of_dataset = defaultdict[str, dict[str, float]](dict)
+    for name, value in figures.items():
+        dataset, _, last = name.removeprefix("eval/").partition("/")  # labels may have slashes
+        if name.startswith("eval/"):
+            of_dataset[dataset][last] = value
+    if not of_dataset:
         raise ConfigError(
             "training.early_stopping.patience: the evaluation has no figures, as no row has a label"
             "\n  fix: leave early_stopping.patience out, or evaluate on labelled rows"
@@ -37,11 +43,6 @@ def score_of(figures: Mapping[str, float], metric: str | None) -> float:
         )
     if metric is not None:
         return figures[metric]
-    of_dataset: dict[str, dict[str, float]] = {}
-    for name, value in figures.items():
-        dataset, _, last = name.removeprefix("eval/").partition("/")  # labels may have slashes
-        if name.startswith("eval/"):
-            of_dataset.setdefault(dataset, {})[last] = value
     scores = []
     for values in of_dataset.values():
         principal = "f1" if "exact" in values else "entity_f1"  # "exact" is a metric of spans

@@ -75,12 +75,6 @@ class RunContext:
     measured: Measured | None = None
     """Result of a run that is ``plan_only``."""
 
-    def nested(self) -> RunContext:
-        """Return the context of a training inside this one, on this worker alone. It shares stop
-        requests, but not rows, steps and preemption notices.
-        """
-        return RunContext(stop=self.stop)
-
 
 @dataclass(frozen=True)
 class Training:

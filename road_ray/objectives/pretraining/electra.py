@@ -17,7 +17,6 @@ from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.generator import (
     GENERATOR_METRICS,
     CorruptingObjective,
-    Corruption,
     Generator,
     Terms,
     language_model,
@@ -97,17 +96,14 @@ class Electra(CorruptingObjective):
     def forward(self, batch: Batch) -> Losses:
         corruption = self.corrupted(batch)
         scores = detection_scores(self.discriminator, corruption.tokens, batch)
-        counted = self.counted(corruption, batch)
+        is_chosen = self.terms["discriminator"] == "chosen"
+        counted = corruption.chosen if is_chosen else batch["attention_mask"].bool()
         loss = (detection_losses(scores, corruption.replaced) * counted).sum()
         return Losses(
             corruption.terms
             | {"discriminator": Term(loss, counted.sum(), self.discriminator_weight)},
             corruption.metrics | detection_metrics(scores, corruption.replaced, counted),
         )
-
-    def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
-        """Return a mask of the tokens in the mean detection loss, ``[B, L]``: all real ones."""
-        return batch["attention_mask"].bool()
 
 
 class ElectraMasked(Electra):
@@ -118,9 +114,6 @@ class ElectraMasked(Electra):
     """
 
     terms: ClassVar[Terms] = {"generator": "chosen", "discriminator": "chosen"}
-
-    def counted(self, corruption: Corruption, batch: Batch) -> Tensor:
-        return corruption.chosen
 
 
 class Adversarial(Electra):

@@ -217,7 +217,8 @@ def early_probe(
                 training=FinetuneConfig().training.model_copy(update=steps),
             )
             try:
-                metrics = run_training(tuning, context.nested()).metrics
+                # Rows, steps and notices of preemption are those of the pre-training alone.
+                metrics = run_training(tuning, RunContext(stop=context.stop)).metrics
             except InterruptedRunError:
                 raise InterruptedRunError(
                     f"stopped while a copy of the encoder was fine-tuned on {name}\n"
