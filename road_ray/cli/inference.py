@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -167,7 +166,6 @@ def _predict(
 
     place = str(Path(model).resolve()) if Path(model).exists() else model
     with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has a handler of its own
         return predict_file(predictor, source, output, predict=predict_on_pool, **call)
 
 

@@ -9,8 +9,10 @@ an error unless the user accepts it explicitly.
 import logging
 import os
 import secrets
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -114,6 +116,7 @@ def connected(
     if ray.is_initialized():
         yield
         return
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         if address is None:
             start(num_cpus, dashboard=dashboard)
@@ -127,6 +130,9 @@ def connected(
             f"address = {address}: no Ray cluster could be joined: {error}\n"
             "  fix: start one, check the address and the token, or leave the address out"
         ) from error
+    # Ray has put in its own, which ends the process at once.
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
     try:
         if address is not None:
             refuse_open(ray.get_runtime_context().gcs_address, lets_anybody_join)

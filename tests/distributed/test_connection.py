@@ -5,6 +5,7 @@ clusters, and the environment that a run records.
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from road_ray.distributed import connection
 from road_ray.distributed import room as plan
 from road_ray.distributed.connection import (
     accepts_anonymous,
+    connected,
     driver_environment,
     environment_for_workers,
     lets_anybody_join,
@@ -65,6 +67,22 @@ def test_a_slow_start_is_tried_again(monkeypatch, caplog):
     start(1, dashboard=False)
     assert init.call_count == 3
     assert caplog.text.count("trying again") == 2
+
+
+def test_a_stop_is_told_as_before_also_where_ray_has_a_handler(monkeypatch):
+    """A sweep that was stopped ended with -15 and the stack of Ray, not with 6."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(
+        connection, "start", lambda *_, **__: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    )
+    try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with connected(None):
+            assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
