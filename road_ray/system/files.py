@@ -31,7 +31,7 @@ from road_ray.errors import (
     did_you_mean,
     shorten,
 )
-from road_ray.system.operating_system import process_exists, sync
+from road_ray.system.operating_system import is_disk_error, process_exists, sync
 
 CACHE = "ROAD_CACHE"
 STDIN = "-"  # in place of the path of an input
@@ -267,8 +267,10 @@ def staged_directory(final: Path) -> Iterator[Path]:
             discard(final)
         os.rename(staged, final)
         sync(final.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(staged, ignore_errors=True)
+        if isinstance(error, OSError) and is_disk_error(error) and error.filename is None:
+            error.filename = str(final)  # a write that fails has no name
         raise
 
 
