@@ -26,7 +26,7 @@ from road_ray.distributed.tune.one_trial import (
     trial_directory,
 )
 from road_ray.distributed.tune.search_config import Range, decode_params
-from road_ray.errors import ConfigError, Problem, nearest
+from road_ray.errors import ConfigError, Problem, ResourceError, nearest
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
@@ -261,7 +261,7 @@ class TrialRunner:
             seconds += now - told
             teacher_seconds += (now - told) * teachers
             told = now
-            with suppress(OSError):  # a full disk, which the run tells
+            with suppress(ResourceError):  # a full disk, which the run tells
                 path = directory / f"seed-{number}" / SPENT
                 write_text_atomic(path, f"{seconds} {teacher_seconds}")
 

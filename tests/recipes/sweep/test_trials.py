@@ -3,6 +3,7 @@ all trials share are asked by the driver, once.
 """
 
 import math
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +88,10 @@ def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch, fails):
     with pytest.raises(ZeroDivisionError) if fails else nullcontext():
         trial(tmp_path, record(), lambda *_: None)
     assert spent(tmp_path) == (1.0, 5.0)
+    shutil.rmtree(tmp_path / "seed-0")
+    (tmp_path / "seed-0").write_text("")  # what cannot be written hides no error of the run
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        trial(tmp_path, RATE, lambda report: None)
 
 
 STAGES = {
