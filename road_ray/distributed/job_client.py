@@ -27,7 +27,7 @@ from road_ray.config import Config, load, read_yaml
 from road_ray.config.secrets import masked, redact
 from road_ray.distributed.connection import accepts_anonymous, refuse_open, require_token
 from road_ray.distributed.room import SCALE_UP_VARIABLE
-from road_ray.errors import ClusterError, ConfigError, did_you_mean
+from road_ray.errors import ClusterError, ConfigError, did_you_mean, first_line
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -302,18 +302,13 @@ class Jobs:
 
         try:
             return call()
-        except AuthenticationError as error:
+        except (AuthenticationError, RuntimeError, OSError) as error:
             raise ClusterError(
-                f"{self.profile.address} does not accept the token\n"
-                "  fix: put the token of that cluster into ~/.ray/auth_token (mode 0600), or name "
-                "its file in RAY_AUTH_TOKEN_PATH\n  nothing was sent"
-            ) from error
-        except (RuntimeError, OSError) as error:
-            raise ClusterError(
-                f"{self.profile.address}: {str(error).splitlines()[0][:300]}\n"
+                f"{self.profile.address}: {first_line(error)[:300]}\n"
                 "  fix: check that the cluster is up and reachable (`ray dashboard FILE`, "
-                "`kubectl port-forward`; `road check --address`), and that a job's files have at "
-                "most 100 MiB (`exclude` of its profile)"
+                "`kubectl port-forward`; `road check --address`), that ~/.ray/auth_token (or the "
+                "file in RAY_AUTH_TOKEN_PATH) has its token, and that a job's files have at most "
+                "100 MiB (`exclude` of its profile)"
             ) from error
 
 
