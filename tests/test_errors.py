@@ -23,8 +23,3 @@ def test_every_error_has_its_exit_code_and_kind(name, code):
     assert issubclass(kind, RoadError)
     assert kind.exit_code == code
     assert kind.kind != RoadError.kind
-
-
-def test_one_of_a_thing_is_singular():
-    counts = [errors.counted(number, "row") for number in (0, 1, 1200)]
-    assert counts == ["0 rows", "1 row", "1,200 rows"]

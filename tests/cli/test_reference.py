@@ -12,16 +12,6 @@ def test_the_page_is_up_to_date():
     assert PAGE.read_text(encoding="utf-8") == reference(), "make reference"
 
 
-def test_every_link_of_the_page_leads_to_a_heading():
-    page = reference()
-    headings = {
-        re.sub(r"[^a-z0-9_ -]", "", line.lstrip("# ").lower()).replace(" ", "-")
-        for line in page.splitlines()
-        if line.startswith("#")
-    }
-    assert set(re.findall(r"\]\(#([^)]*)\)", page)) <= headings
-
-
 def test_the_page_has_the_keys_of_verbs_sections_and_named_entries():
     page = reference()
     for key in ("seed", "optimizer.peak_lr", "data.sets.NAME.label", "space.NAME.uniform", "then"):
