@@ -50,6 +50,7 @@ from road_ray.evaluation.metrics import (
     predicted_tags,
     probabilities,
     probabilities_of,
+    stored_threshold,
     word_logits,
 )
 from road_ray.evaluation.spans import best_spans
@@ -104,6 +105,7 @@ class Predictor:
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` for rows that are too long and options for another task."""
         kind, threshold = self.task.kind, self.threshold
+        given = None if threshold == stored_threshold(self.record) else threshold
         if self.max_length_tokens > self.longest_row_tokens:
             raise ConfigError(
                 f"max_length_tokens = {self.max_length_tokens}: the model has "
@@ -111,7 +113,7 @@ class Predictor:
             )
         for name, value, kinds, problem in (
             ("min_confidence", self.min_confidence or None, Classify | Choose, "no single label"),
-            ("threshold", threshold, Span | MultiLabel, "no answers in a context"),
+            ("threshold", given, Span | MultiLabel, "no answers in a context"),
             ("n_best", self.n_best if self.n_best > 1 else None, Span, "no answers in a context"),
         ):
             if value is not None and not isinstance(kind, kinds):
