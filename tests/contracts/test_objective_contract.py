@@ -7,7 +7,7 @@ from road_ray.data.mixing import accumulated
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
-from tests.objectives import tiny
+from tests.objectives import every
 from tests.pair import both
 from tests.training import conftest as small
 
@@ -27,7 +27,7 @@ def learn(objective, directory, *, worker, **options):
 
 def shallow(kind):
     """An objective of one layer, so that there is little to hold in parts."""
-    return tiny.objective_of(kind, dropout=0.0, layers=1)
+    return every.objective_of(kind, dropout=0.0, layers=1)
 
 
 # Of each way in which networks share tables and layers.
@@ -49,10 +49,10 @@ def as_alone(worker, directory, expected, in_parts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_parts", [SHARDED, pytest.param(tiny.KINDS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("in_parts", [SHARDED, pytest.param(every.KINDS, marks=pytest.mark.long)])
 def test_two_workers_learn_as_one_does(tmp_path, in_parts):
     expected = {}
-    for kind in tiny.KINDS:
+    for kind in every.KINDS:
         alone = tmp_path / "alone" / kind
         expected[kind] = learn(shallow(kind), alone, worker=Worker())
     both(as_alone, tmp_path, tmp_path, expected, in_parts, timeout_seconds=200)

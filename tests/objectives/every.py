@@ -1,10 +1,15 @@
-"""Every objective with a batch on the host: pre-training, each kind of head, distillation."""
+"""Every objective, tiny, with a batch: pre-training, each kind of head, distillation."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import ElectraForSequenceClassification, ElectraModel
+from transformers import (
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ElectraForSequenceClassification,
+    ElectraModel,
+)
 
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -21,10 +26,17 @@ from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, Sta
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.generator import Frequencies
-from road_ray.objectives.pretraining.registry import objective_class
+from road_ray.objectives.pretraining.registry import OBJECTIVES, models_of, objective_class
 from road_ray.objectives.supervised import Supervised
-from tests.objectives import tiny
+from tests.tiny_encoder import small_config
 
+KINDS = (*OBJECTIVES, "second_stage")
+_OF_KIND = {
+    "teams": {"shared_layers": 1, "candidates": 3},
+    "mc_bert": {"candidates": 4},
+    "second_stage": {"tying": "none"},
+}
+_MASK = 4
 VOCAB, TEACHERS, CHOICES = 60, 2, 3
 HEADS: dict[str, Kind] = {
     "classes": Classify(("a", "b", "c")),
@@ -36,7 +48,7 @@ HEADS: dict[str, Kind] = {
     "pair": Reason(("a", "b")),
 }
 OPTIONS = ("temperature", "disallow_correct", "frequencies")
-PRETRAINED = (*tiny.KINDS, *OPTIONS)
+PRETRAINED = (*KINDS, *OPTIONS)
 SUPERVISED = tuple(f"{head} head" for head in HEADS)
 DISTILLED = tuple(
     f"{head} {how}"
@@ -62,22 +74,22 @@ def case_of(
 
 
 def _objective_of(name: str, directory: Path, dropout: float, layers: int) -> Objective:
-    if name in tiny.KINDS:
-        return tiny.objective_of(name, dropout=dropout, layers=layers)
+    if name in KINDS:
+        return objective_of(name, dropout=dropout, layers=layers)
     if name in OPTIONS:
         return _with_option(name, dropout, layers)
     if name in INTERMEDIATE:
         return _intermediate(directory, dropout, layers, attentions=INTERMEDIATE[name])
     head = name.split(" ")[0]
     torch.manual_seed(0)
-    size = tiny.config_of(32, dropout, layers)
+    size = config_of(32, dropout, layers)
     model = MultitaskModel(ElectraModel(size), [Task(head, HEADS[head])])
     return Supervised(model)
 
 
 def _with_option(name: str, dropout: float, layers: int) -> Objective:
     """ELECTRA with an option that takes another path through its code."""
-    made = tiny.objective_of("electra", dropout=dropout, layers=layers)
+    made = objective_of("electra", dropout=dropout, layers=layers)
     if name == "frequencies":
         kind = objective_class("electra")
         unigram = Frequencies(torch.arange(1.0, VOCAB + 1))
@@ -87,7 +99,7 @@ def _with_option(name: str, dropout: float, layers: int) -> Objective:
 
 
 def _intermediate(directory: Path, dropout: float, layers: int, *, attentions: bool) -> Objective:
-    size = tiny.config_of(32, dropout, layers)
+    size = config_of(32, dropout, layers)
     torch.manual_seed(1)
     ElectraForSequenceClassification(size).save_pretrained(directory)
     torch.manual_seed(0)
@@ -153,3 +165,26 @@ def _soft(kind: Kind, batch: dict[str, Any], chance: Any, *, each: bool) -> dict
     keep = torch.rand(size[:-1], generator=chance) > 0.2
     soft = {"soft_logits": logits.mean(0), "kd_keep": keep}
     return soft | ({"teacher_logits": logits, "teacher_weights": weights} if each else {})
+
+
+def config_of(hidden: int, dropout: float, layers: int = 2) -> Any:
+    """Few layers over a vocabulary of sixty."""
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return small_config(hidden_size=hidden, num_hidden_layers=layers, **dropouts)
+
+
+def objective_of(kind: str, *, dropout: float, layers: int = 2) -> Objective:
+    """The same weights at every call; ``second_stage`` is ELECTRA with a frozen generator."""
+    torch.manual_seed(0)
+    chosen = objective_class("electra" if kind == "second_stage" else kind)
+    small = config_of(32 if kind == "teams" else 16, dropout, layers)
+    large = config_of(32, dropout, layers)
+    models = {
+        "generator": lambda: ElectraForMaskedLM(small),
+        "model": lambda: ElectraForMaskedLM(large),
+        "discriminator": lambda: ElectraForPreTraining(large),
+    }
+    made = [models[name]() for name in models_of(chosen)]
+    if kind == "second_stage":
+        made[0].requires_grad_(False)
+    return chosen(*made, special_ids=(0, 2, 3, _MASK), mask_id=_MASK, **_OF_KIND.get(kind, {}))

@@ -13,7 +13,7 @@ from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import Training
-from tests.objectives.tiny import config_of, objective_of
+from tests.objectives.every import config_of, objective_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))
 SIMILARITY = Task("similarity", Regress(0, 5))

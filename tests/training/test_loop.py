@@ -15,8 +15,8 @@ from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.worker import Worker
-from tests.objectives.tiny import KINDS as OBJECTIVES
-from tests.objectives.tiny import objective_of
+from tests.objectives.every import KINDS as OBJECTIVES
+from tests.objectives.every import objective_of
 from tests.training import conftest as tiny
 
 ALONE = Worker()

@@ -31,7 +31,6 @@ from road_ray.training.worker import (
     shard,
 )
 from tests.objectives import every
-from tests.objectives import tiny as small
 from tests.pair import both
 from tests.training import conftest as tiny
 
@@ -85,7 +84,7 @@ def test_a_compiled_encoder_stays_compiled_when_its_flops_are_counted():
         return lambda *values: calls.append(len(values)) or graph.forward(*values)
 
     torch._dynamo.reset()
-    objective = small.objective_of("mlm", dropout=0.1, layers=1)
+    objective = every.objective_of("mlm", dropout=0.1, layers=1)
     compile_encoders(objective, backend=backend)
     objective.eval()(batch(objective))
     before = len(calls)
@@ -101,7 +100,7 @@ def test_a_compiled_encoder_stays_compiled_when_its_flops_are_counted():
     ("kind", "layers"), [("mlm", 1), pytest.param("electra", 2, marks=pytest.mark.long)]
 )
 def test_compiled_encoders_give_the_same_gradients_under_the_same_names(kind, layers):
-    straight, compiled = (small.objective_of(kind, dropout=0.0, layers=layers) for _ in range(2))
+    straight, compiled = (every.objective_of(kind, dropout=0.0, layers=layers) for _ in range(2))
     compile_encoders(compiled, backend="aot_eager")
     assert compiled.state_dict().keys() == straight.state_dict().keys()
     assert_close(gradients(compiled), gradients(straight), rtol=1e-5, atol=1e-6)

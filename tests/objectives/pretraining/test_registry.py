@@ -12,7 +12,7 @@ from transformers import AutoModel
 from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.worker import recompute
 from tests.objectives import every
-from tests.objectives.tiny import objective_of
+from tests.objectives.every import objective_of
 
 
 @pytest.fixture(params=OBJECTIVES)
