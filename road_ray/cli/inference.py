@@ -129,7 +129,9 @@ def _may_be_evaluated(model: str, source: str) -> bool:
     trained = TrainedInput.of_model(model)
     names = {*names_in(trained.columns)}
     _, row = next(file_rows(source, trained))
-    return trained.layout == "conll" or (bool(names) and names <= row.keys())
+    if trained.layout == "conll":
+        return "words" in row
+    return bool(names) and names <= row.keys()
 
 
 def _predict(

@@ -110,6 +110,13 @@ def test_choices_from_a_file_are_a_teacher(sentiment, root, tmp_path):
     few = [{"row": 1, "choice": 4, "confidence": 0.6}, {"row": 0, "scores": str([0.2] * 5)}]
     write_rows(file, few)
     student("few", file)
+    names = ["question", *"abcde"]  # of an own set, whose first row has no label
+    texts = [[q["stem"], *(c["text"] for c in q["choices"])] for q in questions]
+    rows = [dict(zip(names, row, strict=True)) | {"label": 1} for row in texts]
+    table = write_rows(tmp_path / "own.csv", [rows[0] | {"label": ""}, *rows[1:]])
+    entry = {"kind": "choose", "text": names, "train": str(table), "dev": str(table)}
+    own |= {"data.sets": {"mine": entry}, "data.dataset": "mine"}
+    student("own", file)
     for row, words in (
         ({"scores": [0.5, 0.5]}, "a list of 5"),
         ({"scores": "high"}, "a list of 5"),

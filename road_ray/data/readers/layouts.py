@@ -269,7 +269,8 @@ def _with_label(
     none and one is needed, or the annotators did not agree.
     """
     if isinstance(example, ChoiceExample):
-        return None if needed and example.answer is None else example
+        may_lack = dataset.layout == "choices" and dataset.columns.label is None
+        return None if needed and example.answer is None and not may_lack else example
     if not isinstance(example, TextExample):
         return example
     label = example.label
