@@ -31,7 +31,7 @@ from road_ray.data.task_and_dataset import (
     label_text,
     listed_labels,
 )
-from road_ray.errors import ConfigError, DataError, did_you_mean
+from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from road_ray.data.load_split import Split
@@ -92,7 +92,7 @@ def corrected(
 
     A row of the table is of all examples with its texts and its ``label``, which is a list where a
     row has several; without a ``correction`` it changes nothing. Raises ``DataError`` for a row of
-    no example and for an unknown label, ``ConfigError`` for a task without classes.
+    no example, ``ConfigError`` for a task without classes.
     """
     if not isinstance(task.kind, Classify | MultiLabel):
         raise ConfigError(
@@ -100,7 +100,7 @@ def corrected(
             "  allowed: data sets with one or several labels a text or pair"
         )
     several = isinstance(task.kind, MultiLabel)
-    corrections = _read(path, task.kind, len(dataset.columns.text))
+    corrections = _read(path, len(dataset.columns.text))
     kept, unused = list[Example](), set(corrections)
     for example in examples:
         assert isinstance(example, TextExample)
@@ -108,12 +108,10 @@ def corrected(
         if several and example.label is not None:
             label = label_set_text(task.kind.labels, listed_labels(label, example.where))
         same = (example.texts, label)
-        correction = corrections.get(same)
+        where, correction = corrections.get(same, (example.where, example.label))
         unused.discard(same)
-        if correction is None:
-            kept.append(example)
-        elif correction != DROP:
-            kept.append(replace(example, label=correction))
+        if correction != DROP or same not in corrections:
+            kept.append(replace(example, label=correction, where=where))
     if unused:
         texts, label = min(unused)
         raise DataError(
@@ -130,9 +128,9 @@ def label_set_text(labels: Sequence[str], chosen: Collection[str]) -> str:
     return json.dumps([label for label in labels if label in chosen], ensure_ascii=False)
 
 
-def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple[Any, str], str]:
-    """Return the correction of each row that has one, by its texts and label."""
-    corrections, labels, several = {}, kind.labels, isinstance(kind, MultiLabel)
+def _read(path: Path, num_texts: int) -> dict[tuple[Any, str], tuple[str, str]]:
+    """Return the place and the correction of each row that has one, by its texts and label."""
+    corrections = {}
     for where, row in table_rows(path):
         if missing := [name for name in ("correction", "label", "text") if name not in row]:
             raise DataError(
@@ -141,18 +139,9 @@ def _read(path: Path, kind: Classify | MultiLabel, num_texts: int) -> dict[tuple
             )
         written, label = row["correction"], label_text(row["label"])
         correction = "" if written is None else label_text(written).strip()
-        names = [correction] if correction not in ("", DROP) else []
-        if several and names:
-            names = listed_labels(correction, where)
-        if unknown := [name for name in names if name not in labels]:
-            raise DataError(
-                f"{where}: correction = {correction!r}"
-                f"{did_you_mean(unknown[0], [DROP, *labels])}\n"
-                f"  allowed: {DROP}, {'a list of ' * several}{', '.join(labels)}"
-            )
         texts = (row["text"], row.get("text_pair") or "")[:num_texts]
         if correction:
-            corrections[texts, label] = correction
+            corrections[texts, label] = where, correction
     return corrections
 
 

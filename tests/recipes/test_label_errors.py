@@ -92,7 +92,10 @@ def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
     row = ranked[0] | {"correction": "drop"}
     for faulty, words in (
         (row | {"text": "no such text"}, "1 of 1 rows are of no training row of sst2"),
-        (row | {"correction": "positiv"}, "did you mean 'positive'"),
+        (
+            row | {"correction": "positiv"},
+            r"csv:2 label='positiv', allowed: negative, po",
+        ),
     ):
         path = write(tmp_path / "errors.csv", [faulty])
         with pytest.raises(DataError, match=words):
@@ -152,7 +155,7 @@ def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypa
     assert len(marks) == 23
     assert marks["film 3"].tolist() == [int(label in turned) for label in entry["labels"]]
     write(tmp_path / "errors.csv", [rows[0] | {"correction": '["joi"]'}])
-    with pytest.raises(DataError, match="did you mean 'joy'"):
+    with pytest.raises(DataError, match=r"errors.csv:2 label='joi', allowed: joy, Angst"):
         train_split(own, **corrections)
 
 
