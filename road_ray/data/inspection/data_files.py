@@ -103,8 +103,8 @@ def find_source(place: str) -> Source:
 
 
 def layout_of(path: Path) -> Layout:
-    """Return the layout of a file, or of the files in a folder. Raises ``ConfigError`` for one of
-    another format.
+    """Return the layout of a file, or of the files in a folder. What has no other is a table, whose
+    reader refuses other formats.
     """
     suffix = suffix_of(path)
     if path.is_dir():
@@ -116,15 +116,7 @@ def layout_of(path: Path) -> Layout:
         words = [cells for cells in lines if cells and cells[0] != "-DOCSTART-"]
         if words and all(len(cells) > 1 and TAG.fullmatch(cells[-1]) for cells in words):
             return "conll"
-    if suffix in TABLES:
-        return "table"
-    if path.name.endswith(_TEXT):
-        return "text"
-    raise ConfigError(
-        f"{path}: {suffix or 'no suffix'} is not read\n"
-        f"  allowed: {', '.join(TABLES)} (SQuAD's JSON too), text of words and tags in columns "
-        "(CoNLL), .txt for pre-training, or a folder of them"
-    )
+    return "text" if path.name.endswith(_TEXT) else "table"
 
 
 def _files_of(path: Path) -> dict[str, list[str]]:

@@ -171,7 +171,8 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     else:
         raise DataError(
             f"{path}: {suffix or 'no suffix'} is not a supported table\n"
-            "  allowed: .jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .arrow"
+            "  allowed: .jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .arrow; .txt "
+            "for words with tags (CoNLL) and for pre-training"
         )
 
 
