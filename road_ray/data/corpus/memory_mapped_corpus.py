@@ -249,7 +249,6 @@ class CachedShards(Sequence[OpenShard]):
         self.directory = data.shard_cache or cache_home() / "shards"
         self.limit_bytes = round(data.shard_cache_gb * 1e9)
         self._opened = lru_cache(maxsize=num_open)(self._open)
-        self._verified: set[Path] = set()
         largest = max(shard.bytes for shard in shards)
         if self.limit_bytes < num_open * largest:
             raise ConfigError(
@@ -271,8 +270,7 @@ class CachedShards(Sequence[OpenShard]):
             path = self.fetch(number)
             # Another process may evict or have damaged it before it is open.
             with suppress(FileNotFoundError):
-                if path in self._verified or sha256_of(path) == sha256:
-                    self._verified.add(path)
+                if sha256_of(path) == sha256:
                     return _open_shard(path)
                 with FileLock(self.directory / "lock"):  # a process that evicts has listed it
                     path.unlink()
