@@ -103,19 +103,16 @@ def corpus_files(data: CorpusConfig) -> list[Path]:
 
 
 def current_inputs(run_dir: Path, inputs: Inputs) -> dict[str, dict[str, Entry]]:
-    """Return the content of ``inputs.json`` for a run that starts or resumes. Files that an earlier
-    start read and that can no longer be read stay recorded.
+    """Return the content of ``inputs.json`` for a run that starts or resumes.
 
     Raises ``CheckpointError`` for a damaged record, ``ResourceError`` for an unreadable file.
     """
     known = read_own(run_dir / INPUTS, _INPUTS, "the files that the run read are not compared")
     inputs_now: dict[str, dict[str, Entry]] = {}
     for kind, paths in inputs.items():
-        then = known.get(kind, {})
-        unavailable = {n: e for n, e in then.items() if not Path(n).parent.is_dir()}
         now = {str(path.resolve()): path for path in paths}
         try:
-            inputs_now[kind] = unavailable | _entries(now, then)
+            inputs_now[kind] = _entries(now, known.get(kind, {}))
         except OSError as error:
             raise ResourceError(
                 f"{error.filename}: cannot be read: {error.strerror}\n"
