@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from road_ray.config import Config, load, to_dict
+from road_ray.config import Config
 from road_ray.config.base import Extends, Free
 from road_ray.config.yaml_files import read_yaml
 from road_ray.data.config import CorpusConfig
@@ -222,16 +222,6 @@ class ReproduceConfig(RunConfig):
     def of_pretraining(self) -> bool:
         """True for a comparison of pre-trainings."""
         return self.experiment.equal is not None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_comparison(cls, given: Any) -> Any:
-        """Return the default comparison where nothing is given; ``verbs.configure`` fills in the
-        published values of others.
-        """
-        if given:
-            return given
-        return to_dict(load(cls, base=published(DEFAULT) | {"comparison": DEFAULT}))
 
     def without_effect(self) -> dict[str, str]:
         used = {*type(self).model_fields}.difference(_unused(self), RunConfig.model_fields)
