@@ -15,10 +15,10 @@ import torch
 
 from road_ray.config import override, to_dict
 from road_ray.config.base import as_base
-from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
+from road_ray.data.load_split import find_dataset, read_examples, root_of
 from road_ray.errors import RoadError
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import Experiment, Job, num_labelled
+from road_ray.experiment.expand import Experiment, Job, epochs_of_all
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import CombineConfig, TrackingConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus
@@ -115,10 +115,7 @@ class _Costs:
             plain = as_base(FinetuneConfig, self._with_models(config))
             plain = plain.model_copy(update={"data": as_base(FinetuneDataConfig, plain.data)})
             if isinstance(config, DistillConfig):  # without its teachers, of as many updates
-                data = config.data
-                labelled = num_labelled(data.dataset, data)
-                more = len(read_unlabelled_rows(data.unlabelled, data.dataset, data))
-                epochs = (labelled + more) / labelled * data.epochs
+                epochs = epochs_of_all(config.data, config.data.unlabelled)
                 plain = override(plain, {"data.epochs": epochs})
                 times = config.distillation.generations
             measured = self._measure("finetune", plain)

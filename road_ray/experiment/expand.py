@@ -63,7 +63,7 @@ class Experiment:
         self.targets = _targets(config)  # data sets that score the arms
         self.seeds = range(config.seed, config.seed + config.num_seeds)  # of every arm
         self._jobs: dict[str, Job] = {}
-        self._rows: dict[str, tuple[int, int]] = {}  # of a target, labelled and unlabelled
+        self._epochs: dict[str, float] = {}  # of a target, with the updates of unlabelled rows too
         if not config.of_pretraining:
             require_init(config.init)
         sections = [self._data(name) for name in self.targets]
@@ -138,12 +138,10 @@ class Experiment:
             changes["student.layers"] = max(1, round(num_layers(read_config(place)) * arm.layers))
         if arm.unlabelled or arm.as_many_updates:
             files = data.unlabelled or (REST,)
-            if target not in self._rows:
-                more = read_unlabelled_rows(files, target, data)
-                self._rows[target] = num_labelled(target, data), len(more)
-            labelled, unlabelled = self._rows[target]
+            if target not in self._epochs:
+                self._epochs[target] = epochs_of_all(data, files)
             if arm.as_many_updates:
-                changes["data.epochs"] = data.epochs * (labelled + unlabelled) / labelled
+                changes["data.epochs"] = self._epochs[target]
             else:
                 changes["data.unlabelled"] = files
         if not arm.teachers:
@@ -340,7 +338,11 @@ def _training_examples(name: str, source: SourceConfig) -> list[Any]:
     return read_examples(find_dataset(name, source)[0], "train", root_of(name, source))
 
 
-def num_labelled(name: str, source: SourceConfig) -> int:
-    """Return the number of labelled training examples of a data set."""
-    count = len(_training_examples(name, source))
-    return min(count, source.max_rows or count)
+def epochs_of_all(data: DistillDataConfig, files: Sequence[str]) -> float:
+    """Return the epochs over the labelled rows alone that make as many updates as ``data.epochs``
+    over these and the rows of ``files``.
+    """
+    count = len(_training_examples(data.dataset, data))
+    labelled = min(count, data.max_rows or count)
+    unlabelled = len(read_unlabelled_rows(files, data.dataset, data))
+    return data.epochs * (labelled + unlabelled) / labelled
