@@ -7,17 +7,11 @@ import shutil
 import pytest
 
 from road_ray.data.load_split import load_split
-from road_ray.data.model_files import model_record, trained_head
+from road_ray.data.model_files import model_record
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.model_record import with_trained_data
-
-
-def test_a_run_of_the_task_has_its_head_and_another_has_none(span_run, pretrained):
-    assert trained_head(span_run.hf_dir, "mrc") == span_run.hf_dir
-    assert trained_head(span_run.hf_dir, "sentiment") is None
-    assert trained_head(pretrained.hf_dir, "mrc") is None
 
 
 @pytest.mark.parametrize("at", ["hf", "checkpoints/step-00000006/hf"])
