@@ -152,12 +152,18 @@ def _check_named(config: MultitaskConfig) -> None:
     must have, and rows without labels of a data set without teachers.
     """
     settings, names = config.distillation, config.data.datasets
-    for name in settings.teachers:
-        if name not in names:
-            raise ConfigError(
-                f"{_KEY}.{name}: no data set of the mix{did_you_mean(name, names)}\n"
-                f"  allowed: {', '.join(names)}\n  nothing was started"
-            )
+    taught, unlabelled = config.named_teachers, config.data.unlabelled
+    for key, given, allowed, problem in (
+        (_KEY, settings.teachers, names, "no data set of the mix"),
+        ("data.unlabelled", unlabelled, taught, "rows without labels need teachers, it has none"),
+    ):
+        for name in given:
+            if name not in allowed:
+                raise ConfigError(
+                    f"{key}.{name}: {problem}{did_you_mean(name, allowed)}\n"
+                    f"  allowed: {', '.join(allowed) or 'none'}\n"
+                    "  fix: name one of these, or leave it out; nothing was started"
+                )
     forgotten = [name for name in names if name not in settings.teachers]
     if settings.num_teachers is not None and forgotten:
         raise ConfigError(
@@ -167,14 +173,6 @@ def _check_named(config: MultitaskConfig) -> None:
             f"makes one), or {_KEY}.{forgotten[0]}=[] to learn it from labels only\n"
             "  nothing was started"
         )
-    taught = config.named_teachers
-    for name in config.data.unlabelled:
-        if name not in taught:
-            raise ConfigError(
-                f"data.unlabelled.{name}: rows without labels need teachers, and {name} has none\n"
-                f"  allowed: data sets with teachers: {', '.join(taught) or 'none'}\n"
-                f"  fix: {_KEY}.{name}=DIRECTORY, or leave data.unlabelled.{name} out"
-            )
 
 
 def check_truncation(teachers: Teachers, split: Split) -> None:
