@@ -73,12 +73,6 @@ def _serve_here(
         predictor = load(config.model, **config.loading | {"device": device})
         app = build_api(predictor, config, digest, listening.host)
 
-        class Server(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().startup(sockets)
-                if self.started:
-                    ready(predictor.task.name)
-
         settings = uvicorn.Config(
             app,
             log_level="warning",
@@ -86,7 +80,8 @@ def _serve_here(
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=math.ceil(config.stop_seconds),
         )
-        Server(settings).run([listener])  # raises the signal that ended it again
+        ready(predictor.task.name)  # requests wait in the listener until the server takes them
+        uvicorn.Server(settings).run([listener])  # raises the signal that ended it again
 
 
 def _serve_on_ray(
