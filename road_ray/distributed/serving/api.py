@@ -254,7 +254,8 @@ class RowQueue:
                 if not answer.cancelled():
                     batch.append((rows, answer))
                     room -= len(rows)
-            await self._answer(batch)
+            if batch:
+                await self._answer(batch)
 
     async def _answer(self, batch: Sequence[_Request]) -> None:
         every = [row for rows, _ in batch for row in rows]

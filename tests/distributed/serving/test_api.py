@@ -332,10 +332,12 @@ def test_a_client_that_has_gone_costs_no_pass(model):
         first = asyncio.create_task(queue.predict(request(1)))
         while not model.batches:
             await asyncio.sleep(0.001)
-        gone = asyncio.create_task(queue.predict(request(2)))
+        gone, last, also_gone = (
+            asyncio.create_task(queue.predict(request(length))) for length in (2, 3, 4)
+        )
         await asyncio.sleep(0)
         gone.cancel()
-        last = asyncio.create_task(queue.predict(request(3)))
+        also_gone.cancel()
         await asyncio.sleep(0)
         model.free.set()
         await asyncio.gather(first, last)
