@@ -121,9 +121,8 @@ def connected(
         if address is None:
             start(num_cpus, dashboard=dashboard)
         else:
-            head = address.rpartition(":")[2].isdecimal() and "//" not in address
-            if head and lets_anybody_join(address) is None:  # Ray would wait for minutes
-                raise ConnectionError("nothing answers there as a head does")
+            if address.rpartition(":")[2].isdecimal() and "//" not in address:
+                refuse_open(address, lets_anybody_join)  # Ray waits for minutes for an answer
             ray.init(address=address, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, TimeoutError) as error:
         raise ClusterError(

@@ -297,8 +297,9 @@ class Messages:
         finished = threading.Event()
 
         def look() -> None:
-            if self._stop.read_text():
-                context.stop.set()
+            with suppress(FileNotFoundError):  # the group has ended
+                if self._stop.read_text():
+                    context.stop.set()
             context.check_preemption = context.preempted is not None
 
         def run() -> None:

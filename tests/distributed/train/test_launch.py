@@ -143,7 +143,7 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with (
-            pytest.raises(ClusterError, match=rf"{address}: .*nothing answers"),
+            pytest.raises(ClusterError, match=rf"{address}: .*does not answer as Ray does"),
             connected(address),
         ):
             pass
