@@ -1,6 +1,5 @@
 """Health checks of a run, each with a verdict and a reason; advice on the bottleneck of a step."""
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -158,12 +157,9 @@ def advice(run: RunRecord, split: dict[str, float]) -> list[str]:
                 "gives them their own cores or GPUs, beside the student."
             )
         else:
-            busy = _mean(run, "time/teacher_busy_seconds")  # of the slowest teacher, for one step
-            replicas = int(run.settings.get("distillation.replicas", 1))
-            needed = max(replicas + 1, math.ceil(busy / max(step - split[TEACHERS], 1e-9)))
             sentences.append(
-                f"{lost}. Raise distillation.lookahead to even out slow batches, add a replica of "
-                f"each teacher (distillation.replicas={needed}), or give them more "
+                f"{lost}. Raise distillation.lookahead to even out slow batches, add replicas of "
+                "each teacher (distillation.replicas), or give them more "
                 "(distillation.resources.CPU, distillation.resources.GPU)."
             )
         if run.settings.get("distillation.answers") != "once":

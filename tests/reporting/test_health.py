@@ -83,10 +83,3 @@ def test_waiting_for_teachers_is_taken_out_of_the_time_for_data(run_directory):
 )
 def test_the_bottleneck_is_named(split, settings, message):
     assert message in " ".join(advice(distillation(**settings), split_of(*split)))
-
-
-def test_so_many_replicas_are_advised_as_the_student_is_faster():
-    rows = [{"step": n, "time/teacher_busy_seconds": 1.7} for n in (1, 2)]
-    slow = RunRecord(Path("r"), config={"distillation": {"host": "actors"}}, rows=rows)
-    sentence = advice(slow, split_of(0.1, 0.2, 0.5, 0.0))[0]
-    assert "distillation.replicas=3" in sentence  # 1.7 s of work in steps of 0.6 s
