@@ -85,24 +85,22 @@ def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
 
 def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
     """Return the problem of a required key that is not set."""
-    node = at(kind, key)
-    detail = f"\n    allowed: {schema.allowed(node)}{_meaning(node)}" if node is not None else ""
-    return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
+    node = at(kind, key) or {}
+    allowed = f"\n    allowed: {schema.allowed(node)}{_meaning(node)}"
+    return Problem(where, f"{format_key(key)} is not set{allowed}", f"set {format_key(key)}")
 
 
 def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
     """Return the problem of a value that its field refuses; pydantic gives ``error``."""
-    node, value, words = at(kind, key), error["input"], message_of(error)
+    node, value, words = at(kind, key) or {}, error["input"], message_of(error)
     own_words = error["type"] in ("value_error", "assertion_error")
-    if own_words and (node is None or not key or schema.properties(node)):
+    if own_words and (not key or schema.properties(node)):
         text, _, remedy = words.partition("\n    fix: ")
         name = f"{format_key(key)}: " if key else ""
         return Problem(where, f"{name}{text}", remedy or "change one of the values it names")
     head = f"{format_key(key)} = {format_value(value)}"
     if isinstance(value, Mapping):
         head = f"{format_key(key)} is given as a section ({', '.join(map(str, value))})"
-    if node is None:
-        return Problem(where, f"{head}\n    {words}")
     # A field's own message is more precise than a description of its type.
     text, _, remedy = words.partition("\n    fix: ") if own_words else ("", "", "")
     head += f"\n    {text}" if text else ""

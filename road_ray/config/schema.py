@@ -20,9 +20,8 @@ Node = Mapping[str, Any]
 UNSET = object()  # the default of a key that must be set
 # The newest draft that yaml-language-server supports for values.
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-_DEEPEST_KEY = 5  # keys further down are not suggested
 _LONGEST_SHOWN = 80  # characters of a value repeated in a message
-_LEFT_OUT = {"$ref", "$defs", "title", "required", "default", "discriminator", "prefixItems"}
+_LEFT_OUT = {"$ref", "$defs", "title", "required", "default", "prefixItems"}
 _NOUNS = {"boolean": "true or false", "integer": "a whole number", "number": "a finite number"}
 
 
@@ -60,7 +59,7 @@ def _resolved(part: Any, sections: Mapping[str, Any], default: Any = UNSET) -> A
     if default is UNSET:
         default = part.get("default", UNSET)
     schema = {name: value for name, value in part.items() if name not in _LEFT_OUT}
-    for name in {"anyOf", "oneOf", "allOf", "items", "additionalProperties"} & schema.keys():
+    for name in {"anyOf", "items", "additionalProperties"} & schema.keys():
         schema[name] = _resolved(schema[name], sections)
     if "prefixItems" in part:
         schema["items"] = _resolved(part["prefixItems"], sections)
@@ -85,7 +84,7 @@ def _one_line(docstring: str) -> str:
 
 def members(node: Node) -> list[Node]:
     """Return the alternatives of a node, without null."""
-    inner = node.get("anyOf") or node.get("oneOf")
+    inner = node.get("anyOf")
     parts = [node] if inner is None else [m for part in inner for m in members(part)]
     return [part for part in parts if part.get("type") != "null"]
 
@@ -143,11 +142,10 @@ def step(member: Node, part: str | int) -> Node | None:
 
 
 def known_keys(node: Node, above: Key = ()) -> Iterator[str]:
-    """Yield every dotted key of a node, sections included, to a depth of five levels."""
+    """Yield every dotted key of a node, sections included."""
     for name, below in properties(node).items():
         yield format_key((*above, name))
-        if len(above) + 1 < _DEEPEST_KEY:
-            yield from known_keys(below, (*above, name))
+        yield from known_keys(below, (*above, name))
 
 
 def format_key(key: Key) -> str:
