@@ -141,12 +141,11 @@ class _Merged:
 
     def _explained(self, error: ValidationError, told: Iterable[Key]) -> Iterator[Problem]:
         """Yield the problems of pydantic's errors, one for a key, without keys ``told`` before."""
-        reported: set[Key] = set()
-        for entry in error.errors(include_url=False):
-            key = self._key(entry["loc"])
-            if key in reported or any(key[: len(other)] == other[: len(key)] for other in told):
+        found = {self._key(entry): entry for entry in reversed(error.errors(include_url=False))}
+        for key, entry in reversed(found.items()):
+            inner = [k for k in found if k != key and k[: len(key)] == key]  # of another branch
+            if (key and inner) or any(key[: len(k)] == k[: len(key)] for k in told):
                 continue
-            reported.add(key)
             where = self._where(key)
             if not key:  # of the whole: at the key that the message begins with
                 named = messages.message_of(entry).split(maxsplit=1)[0].rstrip(":,")
@@ -164,15 +163,13 @@ class _Merged:
             else:
                 yield messages.invalid_value(self.kind, key, entry, where)
 
-    def _key(self, location: Sequence[str | int]) -> Key:
-        """Return the key of pydantic's location, without the names of union branches in it."""
+    def _key(self, error: Mapping[str, Any]) -> Key:
+        """Return the key of an error of pydantic, without the names of union branches in it."""
         key: Key = ()
-        for part in location:
+        for part in error["loc"]:
             if _is_in(self.values, (*key, part)):
                 key = (*key, part)
-            elif at(self.kind, (*key, part)) is not None:
-                return (*key, part)  # not set
-        return key
+        return (*key, error["loc"][-1]) if error["type"] == "missing" else key
 
     def _where(self, key: Key) -> str:
         """Return the place of the last source that has a key, or else a section that it is in."""

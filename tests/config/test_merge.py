@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, model_validator
@@ -93,6 +93,7 @@ class Lists(Config):
     names: tuple[str, ...] = ()
     layers: Literal["all"] | int | tuple[int, ...] = 1
     either: str | tuple[str, ...] = ""
+    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,10 @@ def test_a_list_needs_no_brackets_on_the_command_line(text, value):
 def test_quoted_text_is_no_list():
     with pytest.raises(InvalidConfig, match="write a list"):
         load(Lists, overrides=["names='a,b'"])
+
+
+def test_a_mistake_in_a_mapping_that_may_be_a_word_is_told_once_by_its_key():
+    with pytest.raises(InvalidConfig) as caught:
+        load(Lists, overrides=["weights={a: -1, b: 2}"])
+    (problem,) = caught.value.problems
+    assert problem.message.startswith("weights.a = -1\n    allowed: value >= 0")
