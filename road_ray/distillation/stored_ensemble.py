@@ -196,12 +196,9 @@ def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path
     A failure leaves no table. Raises ``ResourceError`` where it cannot be written.
     """
     order = np.lexsort((keys[:, 1], keys[:, 0]))
-    sizes, begins = counts[order], bounds_of(counts)[:-1][order]
-    bounds = bounds_of(sizes)
-    positions = np.arange(len(values)) + np.repeat(begins - bounds[:-1], sizes)
-    answers = pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pa.array(values[positions]))
-    first, second = map(pa.array, keys[order].T)
-    rows = pa.record_batch([first, second, answers], ["first", "second", "answer"])
+    answers = pa.ListArray.from_arrays(pa.array(bounds_of(counts), pa.int32()), pa.array(values))
+    columns = [*map(pa.array, keys[order].T), answers.take(pa.array(order))]
+    rows = pa.record_batch(columns, ["first", "second", "answer"])
     stream = pa.BufferOutputStream()
     with pa.ipc.new_file(stream, rows.schema) as file:
         file.write_batch(rows)
