@@ -87,8 +87,9 @@ def backward(
         result.loss = result.loss + totals.detach() @ shares
         sums = {name: (term.total.detach(), term.count) for name, term in terms.items()}
         for name, (total, number_of) in (sums | losses.metrics).items():
-            before = result.sums.get(f"train/{name}", (0, 0))
-            result.sums[f"train/{name}"] = total + before[0], number_of + before[1]
+            if before := result.sums.get(f"train/{name}"):
+                total, number_of = total + before[0], number_of + before[1]
+            result.sums[f"train/{name}"] = total, number_of
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:
             result.rows.append(batch["rows"])

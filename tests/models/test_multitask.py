@@ -63,13 +63,6 @@ def test_the_head_of_another_task_is_refused(model, tmp_path, stored, wanted):
         load_trained(str(tmp_path), wanted)
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_export_draws_no_random_numbers(model, tmp_path, task):
-    before = torch.get_rng_state()
-    model.export(tmp_path, task.name)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def config_of(family):
     changes = {"family": family, "layers": 1, "embedding_size": 32}
     return hugging_face_config(TINY.model_copy(update=changes), 60)

@@ -77,15 +77,6 @@ def test_a_torn_last_line_is_forgotten(tmp_path, tail):
     assert path.read_text() == whole
 
 
-def test_the_final_figures_replace_older_ones_whole(tmp_path):
-    with quiet(tmp_path) as journal:
-        journal.finish({"eval/rte/accuracy": 0.5})
-        journal.finish({"eval/rte/accuracy": torch.tensor(0.75), "lost": math.nan})
-    text = (tmp_path / "metrics.json").read_text()
-    assert json.loads(text) == {"eval/rte/accuracy": 0.75, "lost": None}
-    assert names(tmp_path) == ["metrics.json"]
-
-
 def test_a_worker_that_does_not_lead_writes_nothing(tmp_path, capsys):
     with Journal(tmp_path, console="plain", enabled=False) as journal:
         journal.write(1, {"train/a": 1.0})
