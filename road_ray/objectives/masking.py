@@ -38,13 +38,6 @@ def choose(
     return chosen
 
 
-def flat_positions(marked: Tensor) -> Tensor:
-    """Return the flat positions that are marked, ascending: ``[B, L] bool -> [N]``. It reads the
-    values, so it runs on the host, in ``Objective.prepare``.
-    """
-    return marked.flatten().nonzero().squeeze(1)
-
-
 def rows_at(values: Tensor, positions: Tensor) -> Tensor:
     """Return the values at flat positions: ``[B, L, ...], [N] -> [N, ...]``."""
     return values.flatten(0, 1).index_select(0, positions)

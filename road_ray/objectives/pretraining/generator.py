@@ -19,7 +19,7 @@ from road_ray.models.config import Tying
 from road_ray.models.language_model import share, states, vocabulary_logits
 from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Metrics, Objective, Term
-from road_ray.objectives.masking import choose, corrupt, flat_positions, invert, mask, rows_at
+from road_ray.objectives.masking import choose, corrupt, invert, mask, rows_at
 
 Terms: TypeAlias = dict[str, Literal["chosen", "real"]]
 """Terms of a loss, and the tokens over which each is a mean: the chosen ones, or all real ones."""
@@ -59,9 +59,12 @@ class MaskingObjective(Objective):
             special_ids=self.special_ids,
             fraction=self.choose_fraction,
         )
-        prepared: Batch = {**super().prepare(batch), "chosen": flat_positions(chosen)}
+        prepared: Batch = {
+            **super().prepare(batch),
+            "chosen": chosen.flatten().nonzero().squeeze(1),
+        }
         if self.predicts_all:
-            prepared["real"] = flat_positions(batch["attention_mask"])
+            prepared["real"] = batch["attention_mask"].flatten().nonzero().squeeze(1)
         return prepared
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
