@@ -16,11 +16,11 @@ import torch
 from road_ray.distributed.train.launch import launch
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
-from tests.benchmarks import contestants
+from tests.benchmarks import contestants, finetuning
 from tests.benchmarks import distil as distilling
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
-from tests.benchmarks.finetune import finetune
+from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan, Row, race_row
 from tests.benchmarks.predict import predict
 from tests.benchmarks.race import Contestant, Main, Timing, run
@@ -166,6 +166,47 @@ def _lesson_row(lesson: Lesson, mine: str, peer: str, timings: dict[str, Timing]
     ours, named = timings[mine], f"{peer}; ours {mine}, {lesson.task}"
     row = _row("distil", named, ours, timings[peer], lesson.shape, 1.0, lesson.precision)
     return row | {"limit_share": timings["no teachers"].median / ours.median}
+
+
+def finetune(plan: Plan) -> list[Row]:
+    """SST-2 and SQuAD 2.0 against Hugging Face's Trainer; rows without padding against padded."""
+    return [row for study in plan.studies for row in _trained(study, plan)]
+
+
+def _trained(study: Study, plan: Plan) -> list[Row]:
+    """``limit_share``: products of the encoder over real tokens, over the fp32 rate of products."""
+    study = replace(study, clock=plan.clock)
+    product = Setting(plan.tiny, clock=plan.clock)
+    lanes = {"product": Contestant(contestants.product, product, plan.start)}
+    for precision in plan.precisions:
+        variant = replace(study, precision=precision)
+        lanes[f"ours {precision}"] = Contestant(finetuning.ours, variant, plan.start)
+        lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, variant, plan.start)
+    flash = plan.precisions[-1] == "bf16" and torch.cuda.is_available() and find_spec("flash_attn")
+    attention = "flash_attention_2" if flash else "unpadded"
+    variant = replace(study, precision=plan.precisions[-1], attention=attention)
+    lanes[attention] = Contestant(finetuning.ours, variant, plan.start)
+    timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
+    rate = PRODUCT_FLOPS / timings["product"].median
+    races = [
+        (f"Trainer ({theirs}), {study.dataset}", mine, f"ours {mine}", f"Trainer {theirs}")
+        for mine, theirs in plan.pairs(("bf16", "bf16"), ("fp32", "fp32"), ("bf16", "fp32"))
+    ]
+    last = variant.precision
+    races.append((f"padded, {study.dataset} by {attention}", last, attention, f"ours {last}"))
+    return [
+        race_row(
+            "finetune",
+            peer,
+            "examples/s",
+            study.examples,
+            timings[mine],
+            timings[theirs],
+            limit_seconds=finetuning.operations(study) / rate,
+            precision=precision,
+        )
+        for peer, precision, mine, theirs in races
+    ]
 
 
 def matrix_rate(plan: Plan) -> list[Row]:
