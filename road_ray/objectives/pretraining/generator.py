@@ -240,12 +240,6 @@ class CorruptingObjective(MaskingObjective):
         self.disallow_correct = disallow_correct
         self.frozen = is_frozen(generator)
 
-    @property
-    def main(self) -> PreTrainedModel:
-        """The main encoder with its head, which subclasses hold under their name for it."""
-        main: PreTrainedModel = getattr(self, "discriminator", None) or self.model
-        return main
-
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         if self.frozen:
@@ -290,8 +284,9 @@ class CorruptingObjective(MaskingObjective):
 
     def export(self, directory: Path) -> None:
         """Write the main encoder to ``directory``, the generator to ``directory/generator``."""
+        main: Any = getattr(self, "discriminator", None) or self.model  # the name of a subclass
         with suppress_logging():
-            self.main.save_pretrained(directory)
+            main.save_pretrained(directory)
             if isinstance(self.generator, PreTrainedModel):
                 self.generator.save_pretrained(directory / "generator")
 
