@@ -66,6 +66,13 @@ def run_training(
         return done
     check(config)
     teachers = find_teachers(config)
+    for name, entry in config.data.sets.items():
+        without = entry.label is None and entry.kind not in ("span", "tag")
+        if without and name in {*config.data.trained_on}.difference(teachers):
+            raise ConfigError(
+                f"data.sets.{name}.label = null: nothing can be learnt from rows without labels\n"
+                "  fix: name the column of the labels, or give teachers: road distill"
+            )
     rows = _rows_of_teachers(config, teachers)
     # Before the run directory is there, so that a bad file leaves none.
     for name, split in rows.items():

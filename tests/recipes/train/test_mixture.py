@@ -16,6 +16,7 @@ from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.mixture import check_mixture, draws, loss_weights, steps
 from road_ray.recipes.train.prepare import prepare
+from road_ray.recipes.train.train import run_training
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure, preset_config
 
@@ -146,3 +147,12 @@ def test_keys_of_a_data_set_that_is_not_there_are_refused(verb):
     config = configure(verb, overrides={"data.sets": sets, **name})
     with pytest.raises(rr.errors.ConfigError, match=r"data.sets.onw: .* did you mean 'own'"):
         check_mixture(config)
+
+
+@pytest.mark.parametrize("verb", ["multitask", "finetune"])
+def test_rows_without_labels_and_teachers_are_refused(verb, tmp_path):
+    entry = {"train": "a.csv", "text": "a", "label": None, "labels": ["x", "y"]}
+    name = {"data.datasets": ["own"]} if verb == "multitask" else {"data.dataset": "own"}
+    overrides = {"data.sets": {"own": entry}, "training.steps": 1, "init": "x", **name}
+    with pytest.raises(rr.errors.ConfigError, match="label = null: nothing can"):
+        run_training(configure(verb, overrides=overrides | {"run_dir": str(tmp_path)}))
