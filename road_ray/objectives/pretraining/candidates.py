@@ -105,7 +105,7 @@ def choices(drawn: Tensor, labels: Tensor, replaced: Tensor) -> tuple[Tensor, Te
 
     ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. If a token is replaced, its original is in slot 1;
     otherwise slot 0, "none of the above", is correct. A drawn candidate that equals the original
-    would also be correct and does not count, as it does in the released code.
+    would also be correct and does not count; in the released code it does.
     """
     first = torch.where(replaced, labels, drawn[:, 0])
     candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
