@@ -45,12 +45,7 @@ def load(
     merged = _Merged(kind, str(path) if path else "configuration")
     merged.put(base or {}, "preset")
     if path is not None:
-        try:
-            merged.put_file(path)
-        except InvalidConfig as error:
-            merged.put_overrides(overrides)
-            merged.put_overrides(keys)
-            raise InvalidConfig([*error.problems, *merged.problems]) from None
+        merged.put_file(path)
     merged.put_overrides(overrides)
     merged.put_overrides(keys)
     return merged.validated(kind)

@@ -211,12 +211,6 @@ def test_a_required_key_that_nobody_set_is_told(write: Write) -> None:
     assert "optimizer is not set" in _mistakes(Needy, overrides=["task=a"])
 
 
-def test_a_file_that_cannot_be_read_hides_no_malformed_override(write: Write) -> None:
-    text = _mistakes(path=write("a: [1\n"), overrides=["seed"])
-    assert "is not valid YAML" in text
-    assert "override 'seed'  has no '='" in text
-
-
 @pytest.mark.parametrize("content", ["", "# nothing\n", "optimizer:\nweighting: ~\n"])
 def test_an_empty_file_or_section_changes_nothing(write: Write, content: str) -> None:
     base = {"optimizer": {"peak_lr": 1.0}}
