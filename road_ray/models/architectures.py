@@ -137,8 +137,7 @@ def keep_layers(encoder: PreTrainedModel, numbers: Sequence[int]) -> None:
     """
     layers = layer_list(encoder)
     remaining = [layers[number] for number in numbers]
-    for number in range(len(layers) - 1, -1, -1):
-        del layers[number]
+    del layers[:]
     layers.extend(remaining)
     encoder.config.num_hidden_layers = len(remaining)
     types = getattr(encoder.config, "layer_types", None)
