@@ -62,24 +62,11 @@ def test_a_benchmark_gives_its_rows(name):
 
 @pytest.mark.chaos
 @pytest.mark.ray
-def test_one_ray_worker_is_compared_with_none():
-    check("ray_train", SUITE["ray_train"](PLAN))
-
-
-@pytest.mark.chaos
-@pytest.mark.ray
-def test_teachers_in_actors_are_compared():
-    rows = SUITE["distil"](replace(PLAN, start=in_process))
-    check("distil", rows)
-    assert [row["peer"].split(", ")[1] for row in rows].count("mrc") == len(rows) // 2
-
-
-@pytest.mark.chaos
-@pytest.mark.ray
-def test_a_server_is_compared_with_a_plain_handler():
-    rows = SUITE["serve"](PLAN)
-    check("serve", rows)
-    assert [row["unit"] for row in rows] == ["requests/s", "p50 ms", "p99 ms"] * 2
+@pytest.mark.parametrize("name", sorted(ON_RAY))
+def test_a_benchmark_that_starts_processes_gives_its_rows(name):
+    rows = SUITE[name](replace(PLAN, start=in_process) if name == "distil" else PLAN)
+    assert rows
+    check(name, rows)
 
 
 def test_a_precision_that_the_machine_emulates_is_left_out():

@@ -17,7 +17,6 @@ from road_ray.data.batching import to_device
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
 from road_ray.data.task_and_dataset import Task
 from road_ray.errors import DivergedError, InterruptedRunError
-from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import LossGuard, backward
@@ -235,19 +234,13 @@ def _no_autocast(monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
 
 
-def on_meta(name, directory) -> tuple[Objective, list, Worker]:
-    objective, batch = every.case_of(name, directory, layers=1)
-    worker = Worker(device=META)
-    moved = to_device(objective.prepare(batch), META)
-    return objective.to(META), [moved], worker
-
-
 @pytest.mark.slow  # a third of a second for every objective
 @pytest.mark.usefixtures("_no_autocast")
 @pytest.mark.parametrize("name", [name for name in every.CASES if name != WAITS])
 def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
-    objective, passes, worker = on_meta(name, tmp_path)
-    optimizer = build_optimizer(objective, OptimizerConfig())
+    objective, batch = every.case_of(name, tmp_path, layers=1)
+    passes, worker = [to_device(objective.prepare(batch), META)], Worker(device=META)
+    optimizer = build_optimizer(objective.to(META), OptimizerConfig())
     optimizer.set_rate(1.0)
     optimizer.defaults["fused"] = None  # the meta device has no fused kernels
     for group in optimizer.param_groups:
