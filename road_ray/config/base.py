@@ -4,6 +4,7 @@ A field is marked where it is declared; a subclass that declares it again keeps 
 without a mark decides the result of a run: a run is not resumed with another value of it.
 """
 
+import re
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -58,6 +59,8 @@ def _checked(value: Any) -> Any:
     if isinstance(value, str | Path):
         refuse_secret(str(value))
     if isinstance(value, Path):
+        if re.match(r"[a-z][a-z0-9+.-]+:/", str(value)):  # of `s3://bucket` is left `s3:/bucket`
+            raise ValueError("is an address\n    allowed: a path, of this machine or a shared disk")
         try:
             return value.expanduser()
         except RuntimeError:

@@ -90,8 +90,11 @@ def nearest_path(path: Path) -> str:
 
 def check_new(path: Path) -> Path:
     """Return ``path`` with ``~`` expanded, as no shell does in ``--output=~/x``. Raises
-    ``ConfigError`` if it exists: an output is never overwritten.
+    ``ConfigError`` if it exists: an output is never overwritten; or if it was an address, of which
+    ``s3:/bucket`` is left.
     """
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(path)):
+        raise ConfigError(f"output = {path}: is an address\n  allowed: a path")
     if (path := path.expanduser()).exists():
         raise ConfigError(
             f"output = {path}: already exists\n  fix: name another, or move it\n  kept: {path}"

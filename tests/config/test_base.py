@@ -290,6 +290,8 @@ def test_relative_paths_stay_and_home_is_expanded(write: Write) -> None:
     assert config.distillation.teachers == [Path.home() / "t"]
     with pytest.raises(InvalidConfig, match="home of a user"):
         load(Example, overrides={"init": "~nosuchuser/a"})
+    with pytest.raises(InvalidConfig, match="is an address"):  # was a local directory named s3:
+        load(Example, overrides={"init": "s3://bucket/a"})
 
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

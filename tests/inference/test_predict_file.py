@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
@@ -302,6 +303,8 @@ def test_an_output_that_exists_is_never_overwritten(directory, rows_file, tmp_pa
     (tmp_path / "a.csv").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
         PartialOutput(tmp_path / "a.csv", "row", {})
+    with pytest.raises(ConfigError, match="is an address"):
+        PartialOutput(Path("memory://a.csv"), "row", {})
     assert (tmp_path / "a.csv").read_text() == "mine"
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
         predict_file(load(directory), rows_file(".csv"), tmp_path / "a.xlsx", model=str(directory))
