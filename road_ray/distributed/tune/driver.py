@@ -26,11 +26,12 @@ from road_ray.distributed.room import fitting, room, scale_up_seconds
 from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, perform
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import open_study, records_of
-from road_ray.errors import ResourceError
+from road_ray.errors import ResourceError, RoadError
 from road_ray.system.operating_system import lock_exclusively
 
 if TYPE_CHECKING:
     import optuna
+    from ray.tune import Tuner
 
     from road_ray.distributed.tune.searcher import StudySearch
 
@@ -139,9 +140,30 @@ def _tune(
         ),
     )
     try:
-        tuner.fit()
+        _fit(tuner, directory)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _fit(tuner: Tuner, directory: Path) -> None:
+    """Run the trials. Raises ``ResourceError`` for an error of the searcher, such as of a full
+    disk, of which Tune raises the text.
+    """
+    from ray.tune import TuneError
+
+    try:
+        tuner.fit()
+    except TuneError as error:
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, RoadError | OSError):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise ResourceError(
+            f"{directory}: the sweep cannot go on: {cause}\n"
+            "  fix: remove the cause, then run the same command again\n"
+            "  kept: the trials that have ended"
+        ) from cause
 
 
 def wait_for_trials(directory: Path, timeout_seconds: float = 120.0) -> None:

@@ -12,7 +12,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -162,9 +162,10 @@ def _run_trial(
         with with_time_limit(search.trial_timeout_seconds, hung):
             done = run()
     except Exception as error:
-        directory.mkdir(parents=True, exist_ok=True)
-        lines = traceback.format_exception(error)
-        (directory / "error.txt").write_text("".join(lines), encoding="utf-8")
+        with suppress(OSError):  # on a full disk the record tells the reason all the same
+            directory.mkdir(parents=True, exist_ok=True)
+            lines = traceback.format_exception(error)
+            (directory / "error.txt").write_text("".join(lines), encoding="utf-8")
         reason = str(error) if isinstance(error, RoadError) else f"{type(error).__name__}: {error}"
         if isinstance(error, DivergedError):
             reason = f"{DIVERGED}: {reason}"

@@ -5,6 +5,7 @@ complete, and resamples running trials. Here all state is in the study. The time
 the share of a trial's steps; reports are replayed after a restart.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +36,9 @@ from road_ray.distributed.tune.study import (
     tell_outcome,
     tell_report,
 )
+from road_ray.errors import ResourceError, first_line
+
+_log = logging.getLogger(__name__)
 
 
 class StudySearch(Searcher):  # type: ignore[misc]
@@ -74,7 +78,10 @@ class StudySearch(Searcher):  # type: ignore[misc]
     def _write(self, number: int) -> Record:
         """Write the record of a trial as the study has it, tell that it changed, and return it."""
         record = record_of(find_trial(self._study, number))
-        one_trial.write(self._directory, record)
+        try:
+            one_trial.write(self._directory, record)
+        except ResourceError as error:  # of a full disk; the next start writes it from the study
+            _log.warning("%s", first_line(error))
         self._changed(record)
         return record
 

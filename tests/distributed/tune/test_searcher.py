@@ -6,6 +6,7 @@ import os
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from unittest.mock import Mock
 
 import optuna
 import pytest
@@ -18,6 +19,7 @@ from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.searcher import StudySearch, _Earlier, scheduler, to_tune_result
 from road_ray.distributed.tune.study import open_study
+from road_ray.errors import ResourceError
 from tests.distributed.tune.test_trial_actor import spend
 
 BASE = {"metric": "m", "trials": 3, "space": {"x": {"uniform": [0, 1]}}}
@@ -111,6 +113,18 @@ def test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one(cluster, tmp_path):
     config = load(SearchConfig, base=BASE, overrides=values | {"max_concurrent": 1})
     records = search(config, "s", tmp_path, lambda: nullcontext(stopped))
     assert [record.state for record in records] == ["complete"] + ["pruned"] * 4
+
+
+@pytest.mark.ray
+def test_a_full_disk_ends_a_sweep_with_its_reason(cluster, tmp_path, monkeypatch):
+    from road_ray.distributed.tune.driver import search
+
+    full = OSError(28, "No space left")
+    monkeypatch.setattr(one_trial, "write", Mock(side_effect=ResourceError("no record")))
+    monkeypatch.setattr("road_ray.distributed.tune.searcher.tell_outcome", Mock(side_effect=full))
+    config = load(SearchConfig, base=BASE, overrides={"max_concurrent": 1})
+    with pytest.raises(ResourceError, match=r"(?s)No space left.*fix"):
+        search(config, "s", tmp_path, lambda: nullcontext(lambda _, record, __: record))
 
 
 @pytest.mark.parametrize("budget", [{"budget_hours": 49 / 3600}, {"budget_teacher_seconds": 3.0}])

@@ -92,6 +92,12 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
     assert "Traceback" in (one_trial.trial_directory(tmp_path, 2) / "error.txt").read_text()
 
 
+def test_a_failure_that_cannot_be_written_is_told_all_the_same(tmp_path, reports):
+    (tmp_path / "trials").write_text("")
+    performed(tmp_path, lambda *_: 1 / 0)
+    assert record_in(reports).reason == "ZeroDivisionError: division by zero"
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
     performed(tmp_path, lambda place, record, _: replace(record, values=(value,)))
