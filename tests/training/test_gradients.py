@@ -155,7 +155,9 @@ def steps_of(kind, worker):
         return objective, [batches[:3], batches[3:]]
     tasks = (tiny.NLI, tiny.SIMILARITY, tiny.MRC)
     rows = {"count": 21, "seed": 2, "unlabelled": 0.4}
-    streams = {t.name: tiny.stream(tiny.rows(t, **rows), batch_size=7, **place) for t in tasks}
+    streams = {
+        t.name: tiny.stream(tiny.rows(t, **rows), batch_size=7, **place).since for t in tasks
+    }
     draw = partial(draw_datasets, list(streams), 3, seed=15)
     steps = mixed(streams, lambda step: draw(step=step))  # two heads in each step, three in all
     return tiny.supervised(dropout=0.0), [next(steps), next(steps)]

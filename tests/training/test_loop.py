@@ -35,7 +35,7 @@ electra_steps = partial(steps_of, "electra")
 
 def mixed_steps():
     tasks = (tiny.NLI, tiny.SIMILARITY, tiny.MRC)
-    streams = {task.name: tiny.stream(tiny.rows(task)) for task in tasks}
+    streams = {task.name: tiny.stream(tiny.rows(task)).since for task in tasks}
     draw = partial(draw_datasets, list(streams), 2)
     return lambda start: mixed(streams, lambda step: draw(seed=3, step=step), start=start)
 

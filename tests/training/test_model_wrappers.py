@@ -167,7 +167,7 @@ def steps_of(objective, worker, stop=None):
         stream = tiny.stream(tiny.rows(), **place)
     else:
         tasks = [tiny.NLI, tiny.SIMILARITY, tiny.MRC][: len(objective.model.tasks)]
-        streams = {t.name: tiny.stream(tiny.rows(t, unlabelled=0.4), **place) for t in tasks}
+        streams = {t.name: tiny.stream(tiny.rows(t, unlabelled=0.4), **place).since for t in tasks}
 
     def steps(start):
         if isinstance(objective, Electra):
