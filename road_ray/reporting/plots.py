@@ -90,11 +90,12 @@ def link_trials(collection: Collection, trials: Sequence[int]) -> None:
 
 def logarithmic(axis: XAxis | YAxis, values: Sequence[float]) -> None:
     """Make the axis of some values logarithmic, with plain numbers beside it."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     marks = (1, 2, 5) if max(values) < 50 * min(values) else (1,)  # more would overlap
-    axis.set_major_locator(LogLocator(subs=marks, numticks=6))
+    several = max(values) > 5 * min(values)  # below, a LogLocator marks more than there is room for
+    axis.set_major_locator(LogLocator(subs=marks, numticks=6) if several else MaxNLocator(4))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
