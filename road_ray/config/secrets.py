@@ -32,6 +32,8 @@ _NO_SECRETS = (  # words that together name something else: a path, an entry of 
     ({"auth"}, {"mode"}),
 )
 PASSWORD = "ROAD_SWEEP_PASSWORD"
+# Of a database `me:12/34@host` is no port of a host: its password may hold slashes and spaces.
+_HOLDS_PASSWORD = re.compile(r"^[^:/]+://[^:/]*:[^@]+@")
 # Dialects that Optuna supports. Others, such as ODBC, load libraries that the URL names.
 _DIALECTS = ("sqlite", "mysql", "mariadb", "postgresql")
 # Options of the connection. Others can run statements, send local files or load plugins.
@@ -96,7 +98,7 @@ def check_database(url: str) -> str:
     """Return ``url``. Raises ``ValueError`` for a URL with a password, because configurations are
     recorded, and for a database that is in memory or that Optuna does not support.
     """
-    if secret_in(url):
+    if _HOLDS_PASSWORD.search(url) or secret_in(url):
         raise ValueError(
             "holds a password, and configurations are recorded; leave it out "
             f"(mysql+pymysql://me@host/db) and set {PASSWORD} in the environment"
