@@ -212,7 +212,7 @@ def locate_beside(
 def _located(value: str, file: Path) -> str:
     """Return the absolute path beside ``file``, or the unchanged value."""
     place = Path(os.path.abspath(file)).parent / value
-    exists = place.exists() or place.with_name(f"{place.name}.gz").exists()
+    exists = os.path.exists(place) or os.path.exists(f"{place}.gz")  # False for no file name
     return str(place) if exists and not Path(value).is_absolute() else value
 
 

@@ -5,7 +5,7 @@ import re
 import string
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy
 import pytest
@@ -23,6 +23,7 @@ from road_ray.config import (
     to_dict,
     to_yaml,
 )
+from road_ray.config.base import beside_file
 from road_ray.errors import ConfigError, Problem
 
 
@@ -330,6 +331,15 @@ def test_only_weights_between_0_and_1_are_taken(wrong: Any) -> None:
         return
     with pytest.raises(ConfigError, match="allowed: 0 <= value <= 1"):
         load(Example, overrides={"weighting.wrong": wrong})
+
+
+class Beside(Config):
+    file: Annotated[str, beside_file()] = ""
+
+
+def test_a_text_that_is_no_name_of_a_file_is_left_to_its_reader(write: Write) -> None:
+    assert load(Beside, path=write(f"file: {'a' * 300}\n")).file == "a" * 300
+    assert load(Beside, path=write("file: my.yaml\n")).file == str(Path.cwd() / "my.yaml")
 
 
 def test_mistakes_survive_the_way_between_processes() -> None:
