@@ -360,7 +360,9 @@ class SweepPlots:
         for name, axis in axes:
             values = [of_trial[name] for of_trial in drawn.values()]
             if not all(map(_is_number, values)):
-                values = [short_label(str(value), 16) for value in values]  # categories
+                names = sorted(set(map(str, values)))  # long ones may begin alike
+                axis.set_ticks(range(len(names)), [short_label(name, 16) for name in names])
+                values = [names.index(str(value)) for value in values]
             elif name in self.sweep.logs and all(value > 0 for value in values):
                 logarithmic(axis, values)
             places.append(values)

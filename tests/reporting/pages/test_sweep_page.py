@@ -128,6 +128,18 @@ def test_there_is_a_slice_for_every_key(drawn):
     assert list(dots.get_offsets()[:5, 0]) == [0.0, 0.25, 0.5, 0.75, 0.0]
 
 
+def test_words_that_begin_alike_have_a_place_each(tmp_path):
+    study = optuna.create_study()
+    words = optuna.distributions.CategoricalDistribution(["runs/pretrained/b", "runs/pretrained/a"])
+    for number, word in enumerate(words.choices):
+        told = {"params": {"init": word}, "distributions": {"init": words}}
+        study.add_trial(optuna.trial.create_trial(value=float(number), **told))
+    plot = SweepPlots(Sweep(study, tmp_path)).all()[-1]
+    (dots,) = plot.axes.collections
+    assert list(dots.get_offsets()[:, 0]) == [1, 0]
+    assert labels(plot.axes.xaxis) == ["runs/pretrained…"] * 2
+
+
 def test_curves_mark_the_best(drawn):
     (lines,) = drawn.curves().axes.collections
     assert len(lines.get_segments()) == 12
