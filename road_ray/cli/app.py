@@ -191,10 +191,11 @@ def _once() -> Callable[[logging.LogRecord], bool]:
     shown: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        seen = record.levelno == logging.WARNING and text in shown
+        if record.levelno != logging.WARNING:
+            return True
+        is_first = (text := record.getMessage()) not in shown
         shown.add(text)
-        return not seen
+        return is_first
 
     return is_new
 

@@ -24,10 +24,10 @@ from road_ray.verbs import VERBS, configure
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_help_of_a_verb_has_its_own_example_and_directory(road, verb):
-    configure(verb.name, overrides=[verb.example])
+    example = configure(verb.name, overrides=[verb.example])
     told = " ".join(road(verb.name, "--help").out.split())
     assert f"overrides such as {verb.example}" in told
-    assert f"directory of the run; default {verb.config().run_dir}" in told
+    assert f"directory of the run; default {example.run_dir}" in told
 
 
 CODES = {"RoadError": 1, "ConfigError": 2, "DataError": 3, "ResourceError": 4, "ClusterError": 4}
@@ -154,12 +154,13 @@ def test_the_command_after_teachers_has_the_data_that_they_were_trained_on(road,
 def test_a_warning_is_shown_once():
     code = (
         "import logging\nfrom road_ray.cli.app import _configure_logging\n_configure_logging()\n"
+        "logging.getLogger('road_ray.x').info('low')\n"
         "for _ in range(3):\n"
         "    logging.getLogger('road_ray.x').warning('low')\n"
         "    logging.getLogger('road_ray.x').info('step')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "warning: low\nstep\nstep\nstep\n"
+    assert done.stderr == "low\nwarning: low\nstep\nstep\nstep\n"
 
 
 @pytest.mark.parametrize(
