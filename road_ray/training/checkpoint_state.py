@@ -183,8 +183,14 @@ class AsyncSaver:
     def __enter__(self) -> AsyncSaver:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.finish()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for the write in progress; an error of the loop takes precedence over its error."""
+        try:
+            self.finish()
+        except Exception as error:
+            if kind is None:
+                raise
+            _log.warning("the last checkpoint could not be written: %s", error)
 
     def finish(self) -> None:
         """Wait for the write in progress. Raises the error of the last write."""

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from road_ray.errors import CheckpointError, ResourceError
+from road_ray.errors import CheckpointError, DivergedError, ResourceError
 from road_ray.training.checkpoint_directory import Checkpoints, verify
 from road_ray.training.checkpoint_state import (
     AsyncSaver,
@@ -116,7 +116,9 @@ def test_the_loop_goes_on_and_the_checkpoint_stays_that_of_its_step(slow):
         assert float((directory / "hf" / "sum").read_text()) == float(before["one.weight"].sum())
 
 
-def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
+def test_a_failure_is_raised_by_the_next_call_and_hides_no_error_of_the_loop(
+    slow, monkeypatch, caplog
+):
     _, model, optimizer, checkpoints, saver = slow
     update(model, optimizer)
 
@@ -129,6 +131,10 @@ def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
         saver.save(2, wait=False)
     with pytest.raises(ResourceError, match="no space"):
         saver.save(3, wait=True)
+    saver.save(4, wait=False)
+    with pytest.raises(DivergedError, match="step 5"), saver:
+        raise DivergedError("step 5")
+    assert "could not be written: no space" in caplog.text
 
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):
