@@ -99,9 +99,7 @@ class Checkpoints:
         silently.
         """
         freed, committed = 0, self._committed()
-        if (
-            committed and not keep
-        ):  # first: a kill in between leaves checkpoints, and they are found
+        if committed and not keep:  # first: checkpoints that a kill in between leaves are found
             write_json_atomic(self.root / REMOVED, {"step": step_of(committed[0])})
         for path in committed[keep:]:
             freed += sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -121,14 +121,15 @@ def gradient_norms(objective: Objective) -> dict[str, float]:
     """Return the gradient norm of each network of an objective; shared parameters count in both.
     Empty for objectives with one network.
     """
-    norms = {}
+    parts = {}
     for name, part in objective.named_children():
         gradients = [p.grad for p in part.parameters() if p.grad is not None]
         if gradients and name != "encoder":
-            norm = full_tensor(torch.nn.utils.get_total_norm(gradients))
-            norms[f"train/grad_norm_{name}"] = norm
-    values = torch.stack([*norms.values()]).tolist() if len(norms) > 1 else []
-    return dict(zip(norms, values, strict=False))
+            parts[f"train/grad_norm_{name}"] = gradients
+    if len(parts) < 2:  # whose norm the clipping computes
+        return {}
+    norms = [full_tensor(torch.nn.utils.get_total_norm(part)) for part in parts.values()]
+    return dict(zip(parts, torch.stack(norms).tolist(), strict=True))
 
 
 class CollapseMonitor:
