@@ -406,12 +406,18 @@ def pack_working_dir(
 
 def tracked_files(source: Path, exclude: Sequence[str]) -> list[str]:
     """Return the relative paths that git tracks below ``source`` and no pattern of ``exclude``
-    matches; empty outside of a repository.
+    matches; empty outside of a repository. Raises ``ConfigError`` for a pattern that git refuses.
     """
     patterns = [".", *(f":(exclude){pattern}" for pattern in exclude)]
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--", *patterns]
     try:
         output = subprocess.run(command, cwd=source, capture_output=True, check=True)
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError) as error:
+        if exclude and tracked_files(source, ()):
+            problem = os.fsdecode(getattr(error, "stderr", b"")).strip()
+            raise ConfigError(
+                f"exclude = {list(exclude)}: {problem}\n"
+                f"  allowed: patterns of files below {source}\n  nothing was sent"
+            ) from error
         return []
     return [name for name in os.fsdecode(output.stdout).split("\0") if name]

@@ -274,6 +274,8 @@ def test_tracked_files_travel_as_they_lie_there(repository, tmp_path):
     how = {"words": ["finetune", "mine.yaml"], "exclude": ["pack/d*", "*ignore", "pack/data/"]}
     names = pack_working_dir(repository, tmp_path / "t", **how)
     assert sorted(names) == ["a.py", "mine.yaml", "pack/b.py"]
+    with pytest.raises(ConfigError, match=r"exclude = \['/data/\*'\]: .*/data"):
+        pack_working_dir(repository, tmp_path / "t", exclude=["/data/*"])
     names = pack_working_dir(repository, tmp_path / "t", words=how["words"])
     assert sorted(names) == [".gitignore", "a.py", "mine.yaml", "pack/b.py", "pack/data/c.tsv"]
     there = (path for path in (tmp_path / "t").rglob("*") if path.is_file())
