@@ -162,9 +162,7 @@ def sweep(size: int, place: Path) -> dict[str, float]:
             searcher.on_trial_complete(str(number))
 
     driven, _ = timed(drive)
-    again, records = timed(
-        lambda: search(config, "growth", place, lambda *_: outcome(0), connected=none_needed)
-    )
+    again, records = timed(lambda: search(config, "growth", place, none_needed))
     assert len(records) == size
     page, paths = timed(lambda: write_report([place]))
     found = {"drive_s": driven, "resume_s": again, "page_s": page}
@@ -189,7 +187,7 @@ def trials(size: int, place: Path) -> dict[str, float]:
 
     def searched(size: int, place: Path) -> Any:
         place.mkdir(parents=True)
-        return search(sweep_of(size, place), "growth", place, run, connected=nullcontext)
+        return search(sweep_of(size, place), "growth", place, partial(nullcontext, run))
 
     searched(1, place.with_name("first"))  # imports Ray Tune
     before, began = peak_mb(), time.monotonic()
