@@ -91,7 +91,7 @@ def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch, fails):
     shutil.rmtree(tmp_path / "seed-0")
     (tmp_path / "seed-0").write_text("")  # what cannot be written hides no error of the run
     with pytest.raises(ZeroDivisionError) if fails else nullcontext():
-        trial(tmp_path, RATE, lambda report: None)
+        trial(tmp_path, record(), lambda *_: None)
 
 
 STAGES = {
