@@ -236,11 +236,11 @@ def pooled(students: int, replicas: int, place: Path) -> dict[str, float]:
     second of all, the median wait for an answer, and the fewest answers of a student over the most.
     """
     from road_ray.distributed.teachers import start_teachers
-    from tests.distributed.test_teachers import NLI, batches
-    from tests.tiny_teacher import make_teacher
+    from tests.distributed.test_teachers import NLI
+    from tests.tiny_teacher import make_batch, make_teacher
 
     teacher = make_teacher(place)
-    (batch,) = batches(1, size=16, length=32)
+    batch = make_batch(0, size=16, length=32)
     options = {"replicas": replicas, "num_cpus": 0.1, "start_timeout_seconds": 300.0}
     with start_teachers([teacher], NLI, **options) as pool:
         pool.gather(pool.submit(batch))

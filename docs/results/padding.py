@@ -45,7 +45,7 @@ def main(data: str) -> None:
     print(f"| data set | rows | batch | padding | random order | {gains} |")
     print("|---|---|---|---|---|" + "---|" * len(SHAPES))
     for name, length in SETS.items():
-        source = SourceConfig(root=data, max_rows=ROWS, max_length_tokens=length, cache="off")
+        source = SourceConfig(root=data, max_rows=ROWS, max_length_tokens=length)
         features = load_split(name, "train", source, tokenizer).features
         for size in BATCH_SIZES:
             stream = BatchStream(features, Batching(size, seed=0), pad_id=0)

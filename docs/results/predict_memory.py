@@ -15,7 +15,7 @@ from typing import Any
 
 from road_ray.inference.input_rows import InputRow
 from road_ray.inference.load_model import load
-from road_ray.inference.predict_file import predict_chunk, predict_file
+from road_ray.inference.predict_file import Chunk, predict_chunk, predict_file
 
 WORDS = ("a", "the", "film", "story", "was", "dull", "fine", "long", "slow", "very", "not", "with")
 
@@ -41,14 +41,14 @@ def main() -> None:
     predictor = load(told.model)
     print(f"model loaded: {peak_mib():.0f} MiB")
 
-    def reported(chunks: Iterable[list[InputRow]]) -> Iterator[list[Any]]:
+    def reported(chunks: Iterable[list[InputRow]]) -> Iterator[Chunk]:
         began, done = time.process_time(), 0
         for chunk in (predict_chunk(predictor, rows) for rows in chunks):
             yield chunk
-            if done // 100_000 < (done + len(chunk)) // 100_000:
+            before, done = done, done + len(chunk[0])
+            if before // 100_000 < done // 100_000:
                 seconds = time.process_time() - began
-                print(f"{done + len(chunk):,} rows: {peak_mib():.0f} MiB, {seconds:.0f} s of CPU")
-            done += len(chunk)
+                print(f"{done:,} rows: {peak_mib():.0f} MiB, {seconds:.0f} s of CPU")
 
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "rows.csv"

@@ -12,22 +12,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
+from optuna.trial import FrozenTrial
+
+from road_ray.reporting.records.sweep_record import Sweep, read_sweep
 
 NAMES = ("weighted_kd", "temperature", "generator_size", "loss_weight")
 W, T = "weighting.wrong", "distillation.temperature"
 WIDTH, SCALE = "encoder.hidden_size", "generator.scale"
 
 
-def ranked(sweep: Sweep) -> list[Trial]:
+def ranked(sweep: Sweep) -> list[FrozenTrial]:
     """Return the ranked trials, the best first."""
     return sorted(sweep.complete, key=lambda trial: trial.values[0], reverse=sweep.larger[0])
 
 
-def score(trial: Trial) -> str:
+def score(trial: FrozenTrial) -> str:
     """Return the metric of a trial with its deviation over seeds."""
-    spread = trial.deviations[0] if trial.deviations else None
+    spread = deviation(trial)
     return f"{trial.values[0]:.1f}" + ("" if spread is None else f" ± {spread:.1f}")
+
+
+def deviation(trial: FrozenTrial) -> float | None:
+    """Return the deviation of the metric over seeds, if there are several."""
+    return next(iter(trial.user_attrs.get("deviation", ())), None)
 
 
 def table(place: Path) -> str:
@@ -39,9 +46,9 @@ def table(place: Path) -> str:
             continue
         sweep = read_sweep(place / name)
         again = read_sweep(place / f"{name}-again").complete if _exists(place, name) else []
-        states = Counter(trial.state for trial in sweep.trials)
-        minutes = sum(trial.seconds or 0.0 for trial in sweep.trials) / 60
-        head = [name, len(sweep.trials), states["pruned"], states["failed"], f"{minutes:.0f}"]
+        states = Counter(trial.state.name for trial in sweep.trials)
+        minutes = sum(trial.user_attrs.get("seconds", 0.0) for trial in sweep.trials) / 60
+        head = [name, len(sweep.trials), states["PRUNED"], states["FAIL"], f"{minutes:.0f}"]
         for trial in ranked(sweep)[: max(1, len(again))]:
             repeated = [score(other) for other in again if other.params == trial.params]
             drawn = ", ".join(f"{_last(key)} {_short(trial.params[key])}" for key in sweep.varied)
@@ -75,7 +82,7 @@ def generator_size(sweep: Sweep, path: Path) -> None:
         line.sort(key=lambda trial: trial.params[SCALE])
         across = [trial.params[SCALE] * width for trial in line]
         up = [trial.values[0] for trial in line]
-        spread = [(trial.deviations or (0.0,))[0] or 0.0 for trial in line]
+        spread = [deviation(trial) or 0.0 for trial in line]
         bars = axis.errorbar(across, up, spread, marker="o", capsize=3, label=f"{width}")
         best = max(range(len(line)), key=up.__getitem__)
         axis.plot(across[best], up[best], "*", markersize=16, color=bars[0].get_color())
@@ -92,9 +99,11 @@ def heat(sweep: Sweep, path: Path) -> None:
     panel shows one step only.
     """
     early = _first_common_step(sweep.trials)
-    panels: list[tuple[str, list[tuple[Trial, float]]]] = []
+    panels: list[tuple[str, list[tuple[FrozenTrial, float]]]] = []
     if early is not None:
-        points = [(t, dict(t.curve)[early]) for t in sweep.trials if early in dict(t.curve)]
+        points = [
+            (t, curve[early]) for t in sweep.trials if early in (curve := t.intermediate_values)
+        ]
         panels.append((f"all trials, step {early:.0f}", points))
     panels.append(("at the end", [(trial, trial.values[0]) for trial in sweep.complete]))
     figure, axes = _drawn((5.4 * len(panels), 4.2), len(panels))
@@ -107,7 +116,7 @@ def heat(sweep: Sweep, path: Path) -> None:
     _saved(figure, path)
 
 
-def _field(axis: Any, found: Sequence[tuple[Trial, float]]) -> None:
+def _field(axis: Any, found: Sequence[tuple[FrozenTrial, float]]) -> None:
     """Draw trials as dots over a surface smoothed by a Gaussian kernel."""
     import numpy as np
 
@@ -126,9 +135,9 @@ def _field(axis: Any, found: Sequence[tuple[Trial, float]]) -> None:
     axis.figure.colorbar(dots, ax=axis)
 
 
-def _first_common_step(trials: Sequence[Trial]) -> float | None:
+def _first_common_step(trials: Sequence[FrozenTrial]) -> int | None:
     """Return the latest step that every trial with a curve has reported."""
-    steps = [{step for step, _ in trial.curve} for trial in trials if trial.curve]
+    steps = [{*curve} for trial in trials if (curve := trial.intermediate_values)]
     return max(set.intersection(*steps), default=None) if steps else None
 
 
