@@ -76,9 +76,9 @@ def load(
     tokenizer = load_tokenizer(place if own else place.parents[1])  # of all heads of a model
     where, dtype = torch.device(device) if device else default_device(), None
     runnable: Callable[[Batch], Tensor]
-    if facts := record.get(ONNX):
+    if isinstance(facts := record.get(ONNX), dict):
         _check_onnx_options(place, device, precision)
-        where, runnable = torch.device("cpu"), OnnxModel(place / Path(facts["file"]).name)
+        where, runnable = torch.device("cpu"), OnnxModel(place / Path(str(facts.get("file"))).name)
         positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
     else:
         runnable = trained = load_trained(str(place), task).to(where).eval()

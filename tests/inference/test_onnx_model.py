@@ -153,9 +153,10 @@ def test_weights_beside_the_onnx_file_belong_to_the_export(classifier, tmp_path,
         file.write(b"more")
     with pytest.raises(CheckpointError, match=r"model.onnx.data: not the file that .* records"):
         load(place)
-    (place / "road_ray.json").write_text(json.dumps({"onnx": {"file": "../gone.onnx"}}))
-    with pytest.raises(CheckpointError, match=r"fp32/gone.onnx: ONNX Runtime cannot read it"):
-        load(place)
+    for facts, name in (({"file": "../gone.onnx"}, "gone.onnx"), ({}, "None")):
+        (place / "road_ray.json").write_text(json.dumps({"onnx": facts}))
+        with pytest.raises(CheckpointError, match=rf"fp32/{name}: ONNX Runtime cannot read it"):
+            load(place)
 
 
 def test_logits_that_differ_are_refused_with_both_numbers(classifier):
