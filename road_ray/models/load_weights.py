@@ -343,6 +343,10 @@ def label_order(
 def _remedy(head_labels: list[str], labels: tuple[str, ...], key: str) -> str:
     if len(head_labels) != len(labels) or len(set(head_labels)) < len(head_labels):
         return "  fix: name a model that was trained on this task"
+    short = [plain_label(name) for name in head_labels]
+    alike = [[x for x in labels if plain_label(x).startswith(name)] for name in short]
+    if {*map(tuple, alike)} == {(label,) for label in labels}:  # such as POS of positive
+        labels = tuple(found[0] for found in alike)
     written = ", ".join(
         f"{head_label.strip()}: {label}"
         for head_label, label in zip(head_labels, labels, strict=True)

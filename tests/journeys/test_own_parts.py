@@ -137,7 +137,7 @@ def test_a_stopped_run_with_a_head_of_ones_own_goes_on_to_the_same_bytes(setting
         ({"head": "my_road_parts:kappa"}, "data.sets.reviews.head = my_road_parts:kappa: is <f"),
         ({"head": "kappa"}, "no such head"),
         ({"head": "torch.nn:Linear"}, r"(?s)head = torch.nn:Linear: \(.*, 2\): TypeError"),
-        ({"task": "sentiment", "metrics": ["accuracy"]}, "head is .*, that of task sentiment is"),
+        ({"task": "sentiment", "metrics": ["accuracy"]}, "head my_.*, task sentiment has Cl"),
         ({"kind": "tag", "metrics": None, "layout": None}, "kind tag has none of your own"),
     ],
 )

@@ -14,7 +14,6 @@ from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import Sweep, _remove_models, check_sources, row_of, run
 from road_ray.recipes.sweep.trials import load_sweep
-from road_ray.reporting.records.sweep_record import best_of
 from tests.sweeps import leave_trials
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
@@ -205,9 +204,11 @@ def trial(number, *values, state="complete"):
 def test_the_best_is_never_pruned_failed_or_not_finite():
     trials = [trial(0, 0.5), trial(1, 0.9, state="pruned"), trial(2, state="failed")]
     trials += [trial(3, float("inf")), trial(4, float("nan")), trial(5, 0.6), trial(6, 0.6)]
-    assert [item.number for item in best_of(trials, [True])] == [5]
-    assert [item.number for item in best_of(trials, [False])] == [0]
-    assert best_of(trials[1:3], [True]) == []
+    base = {"verb": "finetune", "metric": "m", "name": "s", "space": {"x.y": {"int": [0, 9]}}}
+    for mode, number in (("max", 5), ("min", 0)):
+        config = load(SweepConfig, base=base | {"mode": mode})
+        assert [item.number for item in Sweep(None, config, trials).best] == [number]
+    assert Sweep(None, config, trials[1:3]).best == []
 
 
 def test_a_trial_is_a_row_of_its_metrics_and_values():
