@@ -55,6 +55,8 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     again = trial(tmp_path, record(), lambda *report: reports.append(report))
     assert spent(tmp_path)[0] == pytest.approx(2 * again.figures["cost/seconds"])
     assert spent(tmp_path)[0] > 1000
+    path.write_text("1000.0")  # of a version before
+    assert spent(tmp_path, "1") == (1000.0, 0.0)
     assert {path.name for path in tmp_path.iterdir()} == {"seed-0", "seed-1"}
     written = (tmp_path / "seed-1" / "config.resolved.yaml").read_text()
     assert "seed: 1" in written
