@@ -171,14 +171,18 @@ def _results(
 def _result_of(ref: object) -> Any:
     """Return the result of a finished task, or an error if its process died."""
     import ray
-    from ray.exceptions import RayError, RayTaskError, TaskCancelledError
+    from ray import exceptions as of_ray
+    from ray.exceptions import RayError, RayTaskError
 
     try:
         return ray.get(ref, timeout=60)
-    except TaskCancelledError:
+    except of_ray.TaskCancelledError:
         return InterruptedRunError("a run was not started")
     except RayTaskError as error:
         return failed_run(error.cause, str(error))
+    except of_ray.UnserializableException as error:  # of a class with arguments of its own
+        _log.error("%s", error)
+        return RoadError(str(error).strip().rpartition("\n")[2])
     except RayError as error:
         return ClusterError(
             f"the process of a run died: {first_line(error)}\n"

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pytest
 import torch
 
@@ -309,6 +310,8 @@ class TestCluster:
         def one(config, context):
             if config == 1:
                 raise TypeError("no such thing")
+            if config == 3:  # Ray cannot make it again here
+                raise httpx.HTTPStatusError("status 500", request=None, response=None)
             end = time.monotonic() + 60
             while not told.exists() and time.monotonic() < end:
                 time.sleep(0.05)
@@ -317,9 +320,10 @@ class TestCluster:
         log, handler = logging.getLogger(parallel_runs.__name__), Teller()
         log.addHandler(handler)
         try:
-            runs = run_all(one, [1, 2], PARALLEL, return_errors=True)
+            runs = run_all(one, [1, 2, 3], PARALLEL, return_errors=True)
         finally:
             log.removeHandler(handler)
         assert runs[1] is True
         assert type(runs[0]) is RoadError
         assert str(runs[0]) == "TypeError: no such thing"
+        assert (type(runs[2]), str(runs[2])) == (RoadError, "httpx.HTTPStatusError: status 500")
