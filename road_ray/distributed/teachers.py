@@ -195,7 +195,8 @@ class ActorEnsemble(Ensemble):
             kind = type(cause) if isinstance(cause, RoadError) else ClusterError
             raise kind(f"{self._name(teacher)}: {cause}\n{_KEPT}") from error
         except RayError as error:  # of the actor, or of an answer that is late or lost
-            raise self._lost_error(teacher, f"does not answer: {first_line(error)}") from error
+            reason = f"does not answer, with {seconds:g} s of time: {first_line(error)}"
+            raise self._lost_error(teacher, reason) from error
 
     def _replace(self, teacher: int, actor: Any) -> None:
         """Kill a late teacher; Ray sends its open requests again once it has restarted."""
