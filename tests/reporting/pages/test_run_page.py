@@ -16,7 +16,7 @@ from road_ray.reporting.records.run_record import (
     read_run,
     runs_below,
 )
-from road_ray.verbs import VERBS
+from road_ray.verbs import VERBS, configure
 from tests.row_files import write_rows
 
 
@@ -214,7 +214,7 @@ def test_a_record_of_the_wrong_kind_is_told(run_directory, name, content):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_verb_follows_from_the_configuration_not_from_who_started_the_run(verb):
-    config = to_dict(VERBS[verb].config())
+    config = to_dict(configure(verb, overrides={"name": "soup"} if verb == "reproduce" else {}))
     run = RunRecord(Path("r"), config, environment={"command": ["road", "sweep"]})
     assert run.verb == verb
 
