@@ -214,7 +214,7 @@ def test_a_record_of_the_wrong_kind_is_told(run_directory, name, content):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_verb_follows_from_the_configuration_not_from_who_started_the_run(verb):
-    config = to_dict(configure(verb, overrides={"name": "soup"} if verb == "reproduce" else {}))
+    config = to_dict(configure(verb))
     run = RunRecord(Path("r"), config, environment={"command": ["road", "sweep"]})
     assert run.verb == verb
 
