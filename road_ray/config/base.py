@@ -49,13 +49,15 @@ class Config(BaseModel):
 def _checked(value: Any) -> Any:
     """Return a value with ``~`` expanded in every path of it, at any depth.
 
-    Raises ``ValueError`` for an address with a secret, also in a key of a mapping, and for the home
-    of an unknown user.
+    Raises ``ValueError`` for an address with a secret, also in a key of a mapping, for a whole
+    number of more than 64 bits, and for the home of an unknown user.
     """
     if isinstance(value, dict):
         return {_checked(name): _checked(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return type(value)(map(_checked, value))
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # as torch takes a seed
+        raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
     if isinstance(value, str | Path):
         refuse_secret(str(value))
     if isinstance(value, Path):

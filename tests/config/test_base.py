@@ -120,6 +120,7 @@ def test_the_layout_of_a_mistake(write: Write) -> None:
         ("name: 0123", "name = 123\n    allowed: text"),
         ("optimizer: fast", "allowed: a section with the keys peak_lr, betas, warmup_steps"),
         ("seed: {a: 1}", "seed is given as a section"),
+        (f"seed: {2**63}", "is too large"),
         ("temperature: 2", "fix: did you mean 'distillation.temperature'?"),
         ("zzz: 1", "allowed at the top level: name, seed, deterministic, weighting"),
         ("seed: !!python/object:os.system 1", "tags (!) are not accepted"),
