@@ -99,6 +99,8 @@ def _context(row: SpanExample, predicted: str) -> list[str]:
     if row.answers:
         start, size = row.answers[0].start, len(row.answers[0].text)
     end = start + size
-    head, tail = row.context[max(start - _AROUND, 0) : start], row.context[end : end + _AROUND]
-    parts = [f"…{head}", row.context[start:end], f"{tail}…"]
+    before, after = max(start - _AROUND, 0), end + _AROUND
+    head = "…" * (before > 0) + row.context[before:start]
+    tail = row.context[end:after] + "…" * (after < len(row.context))
+    parts = [head, row.context[start:end], tail]
     return parts if size else ["".join(parts)]

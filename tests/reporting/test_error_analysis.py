@@ -38,6 +38,9 @@ def test_questions_have_context_with_the_gold_marked(judged):
     assert block.title == f"squad_v2: {len(rows)} of {len(rows)} not exactly right"
     assert len(block.examples) == 8
     for example in block.examples:
+        shown = "".join(example.context)
+        whole = next(row.context for row in rows if shown.strip("…") in row.context)
+        assert shown.startswith("…") != whole.startswith(shown.strip("…"))
         if example.tag == "missed":
             assert example.context[1] == example.gold
             assert example.predicted == "(no answer)"
