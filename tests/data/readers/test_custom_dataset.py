@@ -139,11 +139,6 @@ def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
         load(FinetuneConfig, path=file)
 
 
-def test_a_version_or_a_split_may_be_a_name():
-    sets = dict.fromkeys(("v1.2", "train"), AB)
-    assert load(FinetuneConfig, base={"data": {"sets": sets}}).data.sets.keys() == sets.keys()
-
-
 @pytest.mark.parametrize(
     "labels", [["a", "b", "a"], ["a", "b", " A"], ["not ok", "not-ok"], ["a_b", "A B", "c"]]
 )
