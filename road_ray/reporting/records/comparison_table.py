@@ -181,13 +181,13 @@ class Group:
 
 def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
     """Group runs whose settings differ in seed and directory only, in order of first appearance.
-    The same runs of other seeds (``pre/seed-0``, ``pre/seed-1``) are equal settings.
+    Models of other seeds (``init`` of ``pre/seed-0``, ``pre/seed-1``) are equal settings.
     """
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
-        decisive = ((k, str(v)) for k, v in run.settings.items() if is_decisive(k))
-        key = [run.verb, *sorted((k, re.sub(r"\bseed[-_]?\d+", "seed", v)) for k, v in decisive)]
-        groups.setdefault(repr(key), []).append(run)
+        decisive = {k: str(v) for k, v in run.settings.items() if is_decisive(k)}
+        decisive["init"] = re.sub(r"\bseed[-_]?\d+", "seed", decisive.get("init", ""))
+        groups.setdefault(repr([run.verb, *sorted(decisive.items())]), []).append(run)
     paths = [_path_of(members) for members in groups.values()]
     for count in range(1, max(map(len, paths), default=0) + 1):
         names = ["/".join(path[-count:]) for path in paths]
