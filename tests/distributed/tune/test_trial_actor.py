@@ -26,7 +26,7 @@ def reports(monkeypatch):
     return calls
 
 
-def performed(directory, run, environment=("/", {}), **more):
+def performed(directory, run, environment=(".", {}), **more):
     base = {"metric": "m", "space": {"x": {"choice": [1]}}}
     perform(CONFIG, run, load(SearchConfig, base=base | more), directory, environment)
 
