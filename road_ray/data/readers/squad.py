@@ -89,13 +89,15 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
     without that key is unlabelled. An answer that is not at its offset is moved, with a warning, to
     its nearest occurrence within 64 characters that is no part of a longer word. Other answers,
     those of a question with ``is_impossible: true``, and questions that have no others, are dropped
-    with a warning. Raises ``DataError`` that lists them if these are most of the questions.
+    with a warning. Raises ``DataError`` that lists them if these are most of the questions, and if
+    no question of a labelled split has the key.
     """
     errors, moved = list[str](), list[str]()
-    usable = unusable = 0
+    usable = unusable = keyed = 0
     for number, (where, row) in enumerate(rows):
         answers = [a for a in flat_answers(row.get("answers"), where) if not _is_none(a)]
         context, impossible = check_text(row["context"], where, "context"), row.get("is_impossible")
+        keyed += "answers" in row
         found: list[Answer] = []
         for answer in answers:
             text, start = answer.get("text"), answer.get("answer_start")
@@ -128,18 +130,22 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
             accepted=row.get("accepted", ()),
             language=dataset.language,
         )
+    name = f"data set {dataset.name!r}"
+    if labelled and usable and not keyed:
+        raise DataError(f"{name}: no question has the key 'answers'\n  fix: [] for one without")
     if unusable > usable:
         raise DataError(
-            f"data set {dataset.name!r}: {len(errors)} answers cannot be used\n"
-            f"  {first_faults(errors)}\n"
+            f"{name}: {len(errors)} answers cannot be used\n  {first_faults(errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
-    for faults, what in (
-        (errors, f"dropped %d answers that cannot be used, and {unusable} questions"),
-        (moved, "moved %d answers to where they stand"),
-    ):
-        if faults:
-            _log.warning(f"%s: {what}: %s", dataset.name, len(faults), first_faults(faults))
+    dropped = f"dropped {len(errors)} answers that cannot be used, and {unusable} questions"
+    _warn(f"{dataset.name}: {dropped}", errors)
+    _warn(f"{dataset.name}: moved {len(moved)} answers to where they stand", moved)
+
+
+def _warn(what: str, faults: list[str]) -> None:
+    if faults:
+        _log.warning("%s: %s", what, first_faults(faults))
 
 
 def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:

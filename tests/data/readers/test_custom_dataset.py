@@ -79,12 +79,16 @@ def test_ids_of_every_kind_are_in_the_column_that_the_entry_names(own, row, tmp_
 
 
 def test_a_metric_names_the_language_of_the_answers(tokenizer, tmp_path):
-    paragraph = {"context": "the red apple", "qas": [{"id": "1", "question": "which?"}]}
-    (tmp_path / "s.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    files = {"train": "s.json", "test": "s.json", "kind": "span"}
+    write_rows(
+        tmp_path / "asked.jsonl", [row := {"context": "the red apple", "question": "which?"}]
+    )
+    write_rows(tmp_path / "answered.jsonl", [row | {"answers": []}, row])
+    files = {"train": "answered.jsonl", "test": "asked.jsonl", "kind": "span"}
     split = split_of(tokenizer, tmp_path, **files, metrics=("f1_zh", "exact_zh"))
-    assert (split.examples[0].language, split.examples[0].labelled) == ("zh", True)
+    assert [(item.language, item.labelled) for item in split.examples] == [("zh", True)] * 2
     assert not read_examples(split.dataset, "test", tmp_path)[0].labelled  # not unanswerable
+    with pytest.raises(DataError, match="no question has the key 'answers'"):
+        split_of(tokenizer, tmp_path, **files | {"train": "asked.jsonl"})
     assert split.dataset.metrics == split.dataset.figures == ("f1", "exact")
 
 
@@ -299,7 +303,8 @@ def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
     (tmp_path / "r.csv").write_text("t,l\nsame,a\nSame,b\n")
     with pytest.raises(DataError, match="all 2 rows have one text"):
         read_examples(entry, "dev", tmp_path)
-    questions = [{"context": f"x {n % 10}", "question": f"{n}?"} for n in range(100)]
+    question = {"question": "why?", "answers": []}
+    questions = [question | {"context": f"x {n % 10}"} for n in range(100)]
     write_rows(tmp_path / "q.jsonl", questions)  # all about a context stay together
     spans = {"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25}
     entry, _ = find_dataset("q", source(tmp_path, q=spans))
