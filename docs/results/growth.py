@@ -139,8 +139,7 @@ def sweep(size: int, place: Path) -> dict[str, float]:
 
     from road_ray.config import to_yaml
     from road_ray.distributed.tune import one_trial
-    from road_ray.distributed.tune.driver import search
-    from road_ray.distributed.tune.searcher import StudySearch
+    from road_ray.distributed.tune.driver import StudySearch, search
     from road_ray.distributed.tune.study import open_study
     from road_ray.recipes.sweep.sweep import RECORD
     from road_ray.reporting.report import report as write_report

@@ -90,8 +90,8 @@ def cluster(place: str, trial: Callable[..., object]) -> Iterator[Callable[..., 
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.tune.driver import StageDemand, search
-    from road_ray.distributed.tune.search_config import SearchConfig
+    from road_ray.distributed.tune.driver import search
+    from road_ray.distributed.tune.search_config import SearchConfig, StageDemand
     from tests.distributed import sweep_driver
 
     nested = kind == "nested"

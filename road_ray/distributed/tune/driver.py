@@ -1,6 +1,9 @@
 """Driver of a sweep: Ray Tune over a persistent study, resumed by the next start after a kill; one
 driver at a time, and no more trials than the cluster has room for.
 
+``OptunaSearch`` of Tune fails on a study that is ahead of its pickled state, marks stopped trials
+as complete, and resamples running trials. Here all state is in the study.
+
 Tune cannot admit trials that start workers and teachers by itself: Ray Train reserves its workers
 in a placement group of its own, which cannot be part of that of a trial.
 """
@@ -14,27 +17,36 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from optuna.trial import TrialState
+import optuna
+import ray
+from optuna.trial import FrozenTrial, TrialState
+from ray import tune
+from ray.tune.search import Searcher
 
 from road_ray.distributed.connection import environment_for_workers
 from road_ray.distributed.room import fitting, room, scale_up_seconds
-from road_ray.distributed.tune.one_trial import TRIALS_LOCK, Record, Run, perform
-from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.study import open_study, records_of
-from road_ray.errors import ResourceError, RoadError
+from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.one_trial import RECORD, TRIALS_LOCK, Record, Run, perform
+from road_ray.distributed.tune.search_config import SearchConfig, StageDemand
+from road_ray.distributed.tune.study import (
+    distributions,
+    find_trial,
+    open_study,
+    own_trials,
+    record_of,
+    records_of,
+    retried,
+    should_stop,
+    tell_outcome,
+    tell_report,
+)
+from road_ray.errors import ResourceError, RoadError, first_line
 from road_ray.system.operating_system import lock_exclusively
-
-if TYPE_CHECKING:
-    import optuna
-    from ray.tune import Tuner
-
-    from road_ray.distributed.tune.searcher import StudySearch
-
 
 _log = logging.getLogger(__name__)
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
@@ -48,16 +60,6 @@ _SETTINGS = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
 OWN_CPUS = 0.1  # that the actor of a trial reserves where workers and teachers reserve the rest
-
-
-@dataclass(frozen=True)
-class StageDemand:
-    """Processes that one stage of a trial starts beside the trial's own, which waits for them."""
-
-    workers: int = 0
-    gpus_per_worker: float = 0.0
-    min_workers: int = 0  # that have to run at the same time
-    teachers: bool = False  # in actors of this trial alone
 
 
 def search(
@@ -79,19 +81,16 @@ def search(
     study = open_study(config, name, directory)
     for record in records_of(study):
         changed(record)
-    from road_ray.distributed.tune.searcher import StudySearch
-
     searcher = StudySearch(study, config, directory, changed)
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if running or not searcher.spent():
         wait_for_trials(directory)
         with started() as run:
-            _tune(study, config, directory, run, searcher, demand)
+            _tune(config, directory, run, searcher, demand)
     return records_of(study)
 
 
 def _tune(
-    study: optuna.Study,
     config: SearchConfig,
     directory: Path,
     run: Run,
@@ -100,12 +99,7 @@ def _tune(
 ) -> None:
     for key, value in _SETTINGS.items():
         os.environ.setdefault(key, value)
-    import ray
-    from ray import tune
-
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
-
-    from road_ray.distributed.tune.searcher import scheduler
 
     # The processes of a nested trial request what they need; its own actor only waits for them.
     resources = {"CPU": OWN_CPUS if demand else config.cpus_per_trial}
@@ -127,7 +121,6 @@ def _tune(
         tune.with_resources(trial, {key.lower(): amount for key, amount in resources.items()}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=scheduler(config, study.trials),
             num_samples=-1,
             max_concurrent_trials=at_once,
             reuse_actors=False,  # Tune loses trials whose actor another one does not leave in time
@@ -135,6 +128,7 @@ def _tune(
         run_config=tune.RunConfig(
             name=f"tune-{uuid.uuid4().hex[:8]}",
             storage_path=str(scratch),
+            stop=searcher.stops,
             failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
             verbose=0,
         ),
@@ -145,15 +139,113 @@ def _tune(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _fit(tuner: Tuner, directory: Path) -> None:
+class StudySearch(Searcher):  # type: ignore[misc]
+    """Searcher that resumes the running trials of an interrupted sweep and then samples new ones,
+    until a budget is spent; it also decides which trials stop early.
+    """
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        config: SearchConfig,
+        directory: Path,
+        changed: Callable[[Record], None] = lambda record: None,
+    ) -> None:
+        super().__init__(metric=config.metric[0], mode=config.mode[0])
+        self._study, self._config, self._directory = study, config, directory
+        self._changed = changed
+        self._numbers: dict[str, int] = {}  # by Tune's trial id
+        self._spent = False
+        self._space = distributions(config.space)
+        trials = study.get_trials(deepcopy=False)
+        self._unfinished = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
+        earlier = sum(self._time_of(trial)[0] for trial in own_trials(trials))
+        self._start = time.monotonic() - earlier
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return number and values of the next trial, or a marker that there will be none."""
+        if self._unfinished:
+            number = self._unfinished.pop(0)
+        elif not self.spent():
+            number = self._study.ask(fixed_distributions=self._space).number
+        else:
+            return Searcher.FINISHED
+        record = self._write(number)
+        self._numbers[trial_id] = number
+        return {"number": number, "params": dict(record.params)}
+
+    def _write(self, number: int) -> Record:
+        """Write the record of a trial as the study has it, tell that it changed, and return it."""
+        record = record_of(find_trial(self._study, number))
+        try:
+            one_trial.write(self._directory, record)
+        except ResourceError as error:  # of a full disk; the next start writes it from the study
+            _log.warning("%s", first_line(error))
+        self._changed(record)
+        return record
+
+    def _time_of(self, trial: FrozenTrial) -> tuple[float, float]:
+        """Return seconds, and seconds times teachers, of a trial until now."""
+        if trial.state == TrialState.RUNNING:
+            return one_trial.spent(one_trial.trial_directory(self._directory, trial.number))
+        attributes = trial.user_attrs
+        return attributes.get("seconds", 0.0), attributes.get("teacher_seconds", 0.0)
+
+    def spent(self) -> bool:
+        """Return True if no new trial may start."""
+        # Tune asks ten times a second while the last trials run, and no budget comes back.
+        if self._spent:
+            return True
+        hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
+        every = self._study.get_trials(deepcopy=False)
+        trials, again = own_trials(every), retried(every)
+        self._spent = (
+            sum(trial.number not in again for trial in trials) >= self._config.most_trials
+            or (hours is not None and time.monotonic() - self._start >= 3600 * hours)
+            or (teachers is not None and sum(self._time_of(t)[1] for t in trials) >= teachers)
+        )
+        return self._spent
+
+    def stops(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Record an intermediate result, and return True if it ends the trial."""
+        if "step" not in result or len(self._config.metric) > 1:
+            return False
+        number, value = self._numbers[trial_id], float(result[self._config.metric[0]])
+        new = tell_report(self._study, number, result["step"], result["total"], value)
+        return new and should_stop(self._config, self._study.get_trials(deepcopy=False), number)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Record the end of a trial: complete or failed as its process tells, else stopped by the
+        scheduler, or its process died for good.
+        """
+        number = self._numbers[trial_id]
+        if result and RECORD in result and not error:
+            record = result[RECORD]
+        else:
+            trial = find_trial(self._study, number)
+            state, reason = "failed", "its process died repeatedly (out of memory?)"
+            if trial.intermediate_values and not error:
+                step = max(trial.intermediate_values)
+                state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
+            seconds, taught = self._time_of(trial)
+            record = replace(record_of(trial), state=state, reason=reason)
+            record = replace(record, seconds=seconds, teacher_seconds=taught)
+        tell_outcome(self._study, record)
+        self._write(number)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Do nothing: all state is in the study and the directories."""
+
+
+def _fit(tuner: tune.Tuner, directory: Path) -> None:
     """Run the trials. Raises ``ResourceError`` for an error of the searcher, such as of a full
     disk, of which Tune raises the text.
     """
-    from ray.tune import TuneError
-
     try:
         tuner.fit()
-    except TuneError as error:
+    except tune.TuneError as error:
         cause: BaseException | None = error
         while cause and not isinstance(cause, RoadError | OSError):
             cause = cause.__context__

@@ -32,7 +32,6 @@ HUNG = "hung.txt"  # the stack of a trial at its time limit
 SPENT = "trial_seconds.txt"  # of a trial's seed: its seconds, and those times its teachers
 _LONGEST_REASON = 600
 _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
-PERCENT = "percent"  # time attribute: progress of a trial in percent of its steps
 
 
 @dataclass(frozen=True)
@@ -101,11 +100,6 @@ def trial_numbers(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
 
-def to_tune_result(step: int, total: int, value: float, metric: str) -> dict[str, Any]:
-    """Return an intermediate value as a result of Tune."""
-    return {PERCENT: 100.0 * step / total, "step": step, "total": total, metric: value}
-
-
 @cache  # one descriptor for all trials of a process
 def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends."""
@@ -131,7 +125,7 @@ def perform(
 
     def on_report(step: int, total: int, value: float) -> None:
         if math.isfinite(value):
-            tune.report(to_tune_result(step, total, value, metric))
+            tune.report({"step": step, "total": total, metric: value})
 
     with driver_environment(environment):
         hold_trial_lock(directory)

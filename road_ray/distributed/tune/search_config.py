@@ -10,6 +10,7 @@ import json
 import math
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -220,6 +221,16 @@ class SearchConfig(Config):
         for point in points:
             first.setdefault(identity(point), point)
         return first
+
+
+@dataclass(frozen=True)
+class StageDemand:
+    """Processes that one stage of a trial starts beside the trial's own, which waits for them."""
+
+    workers: int = 0
+    gpus_per_worker: float = 0.0
+    min_workers: int = 0  # that have to run at the same time
+    teachers: bool = False  # in actors of this trial alone
 
 
 def _ranges(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

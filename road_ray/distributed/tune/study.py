@@ -6,12 +6,18 @@ trial of another one, and ``_suggest``, which draws a value from a distribution.
 """
 
 import logging
+import math
+import random
 import warnings
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import count, takewhile
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import (
     BaseDistribution,
@@ -167,6 +173,12 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
             study.enqueue_trial(dict(point))
 
 
+def own_trials(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Return the trials of this sweep that run or have ended, as budgets count them."""
+    every = [trial for trial in trials if trial.state != TrialState.WAITING]
+    return [trial for trial in every if not trial.user_attrs.get("origin")]
+
+
 def retried(trials: Sequence[FrozenTrial]) -> set[int]:
     """Return the numbers of the trials whose values another trial tries again."""
     return {trial.user_attrs.get("retry_of") for trial in trials} - {None}
@@ -246,15 +258,58 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
     study.tell(record.number, values, state=state)
 
 
-def tell_report(study: optuna.Study, number: int, step: int, total: int, value: float) -> None:
-    """Record an intermediate metric in the study, once per step."""
+def tell_report(study: optuna.Study, number: int, step: int, total: int, value: float) -> bool:
+    """Record an intermediate metric in the study, once per step; return True for a new step."""
     frozen = find_trial(study, number)
     if step in frozen.intermediate_values:  # a trial that went back to its checkpoint
-        return
+        return False
     trial = optuna.Trial(study, frozen._trial_id)
     if TOTAL not in frozen.user_attrs:
         trial.set_user_attr(TOTAL, total)
     trial.report(value, step)
+    return True
+
+
+def should_stop(config: SearchConfig, trials: Sequence[FrozenTrial], number: int) -> bool:
+    """Return True if the scheduler ends a trial at its last report, by those of all trials so far,
+    earlier starts included. Time is the percentage of a trial's steps.
+
+    The decisions are those of Ray Tune's schedulers, whose memory ends with the driver.
+    Asynchronous successive halving (Li et al. 2020) compares a trial once at each rung, the
+    multiples of ``grace_percent`` by ``reduction``. HyperBand has a bracket for each starting rung,
+    and one that ends no trial, as its hedge against misleading early metrics. The median rule
+    compares the best report of a trial with the means of the others until then.
+    """
+    grace, sign = config.grace_percent, 1.0 if config.mode[0] == "max" else -1.0
+
+    def reports(trial: FrozenTrial) -> list[tuple[float, float]]:
+        told = sorted(trial.intermediate_values.items())
+        return [(100 * step / trial.user_attrs[TOTAL], sign * value) for step, value in told]
+
+    own = reports(trials[number])
+    now, value = own[-1]
+    if config.scheduler == "none" or now < grace:
+        return False
+    others = [trial for trial in trials if trial.number != number and trial.intermediate_values]
+    if config.scheduler == "median":
+        until = [told for told in map(reports, others) if told[-1][0] >= now]
+        counted = [[value for at, value in told if grace <= at <= now] for told in until]
+        means = [fmean(values) for values in counted if values]
+        return len(means) >= 3 and max(value for _, value in own) < median(means)
+    rungs = [*takewhile(lambda at: at < 100 - 1e-9, (grace * config.reduction**n for n in count()))]
+
+    def bracket(number: int) -> int:  # how many rungs a trial skips
+        weights = [math.exp(-skipped) for skipped in range(len(rungs) + 1)]
+        (chosen,) = random.Random(number).choices(range(len(weights)), weights)
+        return chosen if config.scheduler == "hyperband" else 0
+
+    rung = bisect(rungs, now)
+    if rung <= bracket(number) or any(bisect(rungs, at) == rung for at, _ in own[:-1]):
+        return False
+    rivals = [trial for trial in others if bracket(trial.number) == bracket(number)]
+    first = [next((v for at, v in reports(t) if bisect(rungs, at) == rung), None) for t in rivals]
+    known = [value for value in first if value is not None]
+    return bool(known) and value < float(np.percentile(known, 100 - 100 / config.reduction))
 
 
 def find_trial(study: optuna.Study, number: int) -> FrozenTrial:

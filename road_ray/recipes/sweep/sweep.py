@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
-from road_ray.distributed.tune.driver import StageDemand, search
 from road_ray.distributed.tune.one_trial import DIVERGED, Record, trial_directory
+from road_ray.distributed.tune.search_config import StageDemand
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -65,6 +65,8 @@ def run(config: SweepConfig) -> Sweep:
     Mistakes that can be detected are raised before the first trial. If no trial is complete,
     ``DivergedError`` is raised where all of them diverged, else ``ResourceError``.
     """
+    from road_ray.distributed.tune.driver import search  # of Ray Tune, which a plan does not need
+
     demand = check_sources(config)
     prepare_address(config.address)
     directory = config.directory

@@ -13,8 +13,8 @@ import pytest
 
 from road_ray.config import load
 from road_ray.distributed.room import SCALE_UP_VARIABLE
-from road_ray.distributed.tune.driver import StageDemand, max_concurrent, search, wait_for_trials
-from road_ray.distributed.tune.search_config import SearchConfig
+from road_ray.distributed.tune.driver import max_concurrent, search, wait_for_trials
+from road_ray.distributed.tune.search_config import SearchConfig, StageDemand
 from road_ray.errors import ClusterError, ResourceError
 from tests.cluster import until
 

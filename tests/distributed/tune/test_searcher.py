@@ -1,24 +1,26 @@
-"""The searcher resumes running trials, samples new ones, and ends with the budget. Schedulers use
-the share of a trial's steps, also after a restart.
+"""The searcher resumes running trials, samples new ones, and ends with the budget. Trials are
+stopped by the share of their steps, as Ray Tune's schedulers would, also after a restart.
 """
 
+import math
 import os
+import random
 import time
 from contextlib import nullcontext
 from dataclasses import replace
 from unittest.mock import Mock
 
-import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
+from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule
 from ray.tune.search import Searcher
 
 from road_ray.config import load
 from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune.driver import StudySearch
 from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import SearchConfig
-from road_ray.distributed.tune.searcher import StudySearch, _Earlier, scheduler, to_tune_result
-from road_ray.distributed.tune.study import open_study
+from road_ray.distributed.tune.study import open_study, should_stop
 from road_ray.errors import ResourceError
 from tests.distributed.tune.test_trial_actor import spend
 
@@ -68,7 +70,8 @@ def test_what_was_running_goes_on_first_with_its_own_values(tmp_path):
 def test_a_trial_stopped_by_the_scheduler_is_told_as_pruned(tmp_path):
     search = searcher(tmp_path)
     search.suggest("a")
-    search.on_trial_result("a", REPORT | {"step": 4, "m": 0.5})
+    assert not search.stops("a", REPORT | {"step": 4, "m": 0.5})
+    assert not search.stops("a", REPORT)
     spend(tmp_path, 0)
     search.on_trial_complete("a", REPORT)
     assert trials(search) == [(0, "PRUNED")]
@@ -121,7 +124,7 @@ def test_a_full_disk_ends_a_sweep_with_its_reason(cluster, tmp_path, monkeypatch
 
     full = OSError(28, "No space left")
     monkeypatch.setattr(one_trial, "write", Mock(side_effect=ResourceError("no record")))
-    monkeypatch.setattr("road_ray.distributed.tune.searcher.tell_outcome", Mock(side_effect=full))
+    monkeypatch.setattr("road_ray.distributed.tune.driver.tell_outcome", Mock(side_effect=full))
     config = load(SearchConfig, base=BASE, overrides={"max_concurrent": 1})
     with pytest.raises(ResourceError, match=r"(?s)No space left.*fix"):
         search(config, "s", tmp_path, lambda: nullcontext(lambda _, record, __: record))
@@ -149,69 +152,82 @@ def test_several_metrics_are_told_together(tmp_path):
     config = {"metric": ["m", "cost"], "mode": ["max", "min"], "scheduler": "none"}
     search = searcher(tmp_path, sampler="nsga2", **config)
     params = search.suggest("a")
-    search.on_trial_result("a", REPORT)  # schedulers see one metric only
+    assert not search.stops("a", REPORT)  # trials are compared by one metric only
     finish(search, "a", params, (0.5, 2.0))
     assert search._study.trials[0].values == [0.5, 2.0]
 
 
-def judged(judge, name, *reports):
-    trial = _Earlier(name)
-    judge.on_trial_add(None, trial)
-    return [judge.on_trial_result(None, trial, to_tune_result(*report, "m")) for report in reports]
+def reported(*values, state=TrialState.RUNNING):
+    """A trial of a hundred steps and its values by step."""
+    return create_trial(
+        state=state, user_attrs={"total_steps": 100}, intermediate_values=dict(values)
+    )
 
 
-@pytest.mark.parametrize(("mode", "better", "worse"), [("max", 0.9, 0.1), ("min", 0.1, 0.9)])
-def test_asha_stops_the_worse_at_a_rung_and_nobody_between(mode, better, worse):
-    judge = scheduler(load(SearchConfig, base=BASE, overrides={"mode": mode}))
-    assert judged(judge, "a", (12, 100, better)) == ["CONTINUE"]
-    assert judged(judge, "b", (5, 100, worse), (12, 100, worse)) == ["CONTINUE", "STOP"]
-    assert judged(judge, "c", (99, 100, better)) == ["CONTINUE"]
+def study_of(*trials):
+    for number, trial in enumerate(trials):
+        trial.number = number
+    return [*trials]
 
 
-@pytest.mark.parametrize(("grace", "reduction", "rungs"), [(100 / 9, 3, 2), (40, 2, 2), (60, 2, 1)])
-def test_hyperbands_last_bracket_never_stops(grace, reduction, rungs):
-    """It was missing where the last rung is before the end."""
-    given = {"scheduler": "hyperband", "grace_percent": grace, "reduction": reduction}
-    brackets = scheduler(load(SearchConfig, base=BASE, overrides=given))._brackets
-    counts = [sum(at < 99.9 for at, _ in bracket._rungs) for bracket in brackets]
-    assert counts == [*range(rungs, -1, -1)]
-
-
-@pytest.mark.parametrize(
-    ("name", "last"), [("asha", {}), ("median", {}), ("median", {12: 0.1, 40: 0.1, 60: 0.1})]
-)
-def test_after_a_restart_earlier_trials_are_the_measure(name, last):
-    """Also one that was spared, which would be stopped now at each of its reports."""
-    config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
-    study, told = optuna.create_study(), {"value": 0.9, "user_attrs": {"total_steps": 100}}
-    for values in [{12: 0.8, 40: 0.9}] * 4 + [last]:
-        study.add_trial(optuna.trial.create_trial(**told, intermediate_values=values))
-    fresh, restarted = scheduler(config), scheduler(config, study.trials)
-    assert judged(fresh, "x", (12, 100, 0.2)) == ["CONTINUE"]
-    assert judged(restarted, "x", (12, 100, 0.2)) == ["STOP"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "end"), [("asha", 0.5, "CONTINUE"), ("median", 0.05, "STOP")]
-)
-def test_a_resumed_trial_keeps_its_reports(name, value, end):
-    """The first after the restart stood in their place (asha), or did not count there (median)."""
-    config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
-    study = optuna.create_study()
-    for state in (TrialState.PRUNED, TrialState.PRUNED, TrialState.RUNNING):
-        told = {"user_attrs": {"total_steps": 100}, "intermediate_values": {12: 0.1}}
-        study.add_trial(optuna.trial.create_trial(state=state, **told))
-    judge, resumed = scheduler(config, study.trials), _Earlier("again", {"number": 2})
-    judge.on_trial_add(None, resumed)
-    judge.on_trial_result(None, resumed, to_tune_result(20, 100, 0.95, "m"))
-    assert judged(judge, "x", (12, 100, value)) == [end]
-
-
+@pytest.mark.parametrize("mode", ["max", "min"])
 @pytest.mark.parametrize("name", ["asha", "median"])
-@pytest.mark.parametrize("last", [{"record": "{}", "m": 0.9}, {"record": "{}"}])
-def test_the_last_result_of_a_trial_has_no_share_of_the_steps(name, last):
-    judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": name}))
-    for number in range(4):
-        judged(judge, f"{number}", (12, 100, 0.8), (40, 100, 0.9))
-        judge.on_trial_complete(None, _Earlier(f"{number}"), last)
-    assert judged(judge, "x", (12, 100, 0.2)) == ["STOP"]
+def test_trials_are_stopped_as_by_tunes_schedulers(name, mode):
+    """Theirs forget with the driver; ours read the study."""
+    config = load(SearchConfig, base=BASE, overrides={"mode": mode, "scheduler": name})
+    asked = {"time_attr": "percent", "metric": "m", "mode": mode, "grace_period": 100 / 9}
+    theirs = MedianStoppingRule(**asked, min_time_slice=math.inf)
+    if name == "asha":
+        asked |= {"max_t": 100, "reduction_factor": 3, "stop_last_trials": False}
+        theirs = AsyncHyperBandScheduler(**asked)
+    drawn, trials, stopped = random.Random(0), [], 0
+    live = [Mock(trial_id=number) for number in range(30)]
+    for trial in live:
+        theirs.on_trial_add(None, trial)
+        trials.append(reported())
+    study_of(*trials)
+    while live:
+        trial = drawn.choice(live)
+        told = trials[trial.trial_id].intermediate_values
+        step, value = max(told, default=0) + drawn.choice([4, 8, 30]), drawn.random()
+        if step >= 100:
+            live.remove(trial)
+            continue
+        told[step] = value
+        ours = should_stop(config, trials, trial.trial_id)
+        assert ours == (
+            theirs.on_trial_result(None, trial, {"percent": step, "m": value}) == "STOP"
+        )
+        if ours:
+            stopped += 1
+            live.remove(trial)
+    assert 5 < stopped < 30
+
+
+def test_hyperband_has_trials_that_skip_a_rung_and_some_that_skip_all():
+    """The last were missing where the last rung is before the end."""
+    given = {"scheduler": "hyperband", "grace_percent": 40, "reduction": 2}
+    config = load(SearchConfig, base=BASE, overrides=given)
+
+    spared = []
+    for step in (40, 80):
+        trials = study_of(*(reported((step, 0.5)) for _ in range(40)))
+        spared.append(0)
+        for number in range(40):
+            worse = study_of(*trials)
+            worse[number] = reported((step, 0.1))
+            spared[-1] += not should_stop(config, study_of(*worse), number)
+    assert spared == [11, 4]  # of 40
+
+
+def test_a_trial_that_goes_back_to_its_checkpoint_is_not_compared_again(tmp_path):
+    search = searcher(tmp_path)
+    for name in "ab":
+        search.suggest(name)
+    assert not search.stops("a", REPORT)
+    assert not search.stops("b", REPORT | {"m": 0.3})
+    assert not search.stops("a", REPORT)
+    assert not search.stops("a", REPORT | {"step": 6})  # the same rung
+    assert search.stops("a", REPORT | {"step": 10}) is False
+    assert search.stops("b", REPORT | {"step": 10, "m": 0.2})
+    assert not search.stops("a", {"record": "{}", "m": 0.0})

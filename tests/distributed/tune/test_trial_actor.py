@@ -64,7 +64,7 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
 
     spend(tmp_path)
     performed(tmp_path, run)
-    assert reports[:-1] == [{"percent": 50.0, "step": 1, "total": 2, "m": 0.5}]
+    assert reports[:-1] == [{"step": 1, "total": 2, "m": 0.5}]
     assert reports[-1]["m"] == 0.75
     record = record_in(reports)
     assert (record.state, record.values) == ("complete", (0.75,))

@@ -7,8 +7,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.distributed.tune.driver import StageDemand
 from road_ray.distributed.tune.one_trial import Record, trial_directory
+from road_ray.distributed.tune.search_config import StageDemand
 from road_ray.errors import ConfigError, DataError, DivergedError, ResourceError
 from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
