@@ -11,7 +11,7 @@ from optuna.trial import create_trial
 
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import Record
-from road_ray.distributed.tune.study import distributions, open_study, record_of, tell_outcome
+from road_ray.distributed.tune.study import ask, open_study, record_of, tell_outcome
 from road_ray.recipes.sweep.config import SweepConfig
 
 
@@ -20,7 +20,7 @@ def leave_trials(config: SweepConfig, *records: Record) -> None:
     study = open_study(config, config.name, config.directory)
     for record in records:
         study.enqueue_trial(dict(record.params))
-        number = study.ask(fixed_distributions=distributions(config.space)).number
+        number = ask(study, config).number
         if record.state != "running":
             tell_outcome(study, replace(record, number=number))
         one_trial.write(config.directory, record_of(study.trials[number]))

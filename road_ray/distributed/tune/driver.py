@@ -34,7 +34,7 @@ from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import RECORD, TRIALS_LOCK, Record, Run, perform
 from road_ray.distributed.tune.search_config import SearchConfig, StageDemand
 from road_ray.distributed.tune.study import (
-    distributions,
+    ask,
     find_trial,
     open_study,
     own_trials,
@@ -149,14 +149,13 @@ class StudySearch(Searcher):  # type: ignore[misc]
         study: optuna.Study,
         config: SearchConfig,
         directory: Path,
-        changed: Callable[[Record], None] = lambda record: None,
+        changed: Callable[[Record], None],
     ) -> None:
         super().__init__(metric=config.metric[0], mode=config.mode[0])
         self._study, self._config, self._directory = study, config, directory
         self._changed = changed
         self._numbers: dict[str, int] = {}  # by Tune's trial id
         self._spent = False
-        self._space = distributions(config.space)
         trials = study.get_trials(deepcopy=False)
         self._unfinished = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
         earlier = sum(self._time_of(trial)[0] for trial in own_trials(trials))
@@ -164,25 +163,21 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> Any:
         """Return number and values of the next trial, or a marker that there will be none."""
-        if self._unfinished:
-            number = self._unfinished.pop(0)
-        elif not self.spent():
-            number = self._study.ask(fixed_distributions=self._space).number
-        else:
+        if not self._unfinished and self.spent():
             return Searcher.FINISHED
-        record = self._write(number)
-        self._numbers[trial_id] = number
-        return {"number": number, "params": dict(record.params)}
+        number = self._unfinished.pop(0) if self._unfinished else None
+        record = ask(self._study, self._config, number)
+        self._write(record)
+        self._numbers[trial_id] = record.number
+        return {"number": record.number, "params": dict(record.params)}
 
-    def _write(self, number: int) -> Record:
-        """Write the record of a trial as the study has it, tell that it changed, and return it."""
-        record = record_of(find_trial(self._study, number))
+    def _write(self, record: Record) -> None:
+        """Write the record of a trial, and tell that it changed."""
         try:
             one_trial.write(self._directory, record)
         except ResourceError as error:  # of a full disk; the next start writes it from the study
             _log.warning("%s", first_line(error))
         self._changed(record)
-        return record
 
     def _time_of(self, trial: FrozenTrial) -> tuple[float, float]:
         """Return seconds, and seconds times teachers, of a trial until now."""
@@ -220,20 +215,18 @@ class StudySearch(Searcher):  # type: ignore[misc]
         """Record the end of a trial: complete or failed as its process tells, else stopped by the
         scheduler, or its process died for good.
         """
-        number = self._numbers[trial_id]
+        trial = find_trial(self._study, self._numbers[trial_id])
         if result and RECORD in result and not error:
             record = result[RECORD]
         else:
-            trial = find_trial(self._study, number)
             state, reason = "failed", "its process died repeatedly (out of memory?)"
             if trial.intermediate_values and not error:
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
-            seconds, taught = self._time_of(trial)
             record = replace(record_of(trial), state=state, reason=reason)
-            record = replace(record, seconds=seconds, teacher_seconds=taught)
-        tell_outcome(self._study, record)
-        self._write(number)
+        seconds, taught = self._time_of(trial)
+        tell_outcome(self._study, replace(record, seconds=seconds, teacher_seconds=taught))
+        self._write(record_of(find_trial(self._study, trial.number)))
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: all state is in the study and the directories."""

@@ -9,10 +9,9 @@ import faulthandler
 import fcntl
 import math
 import os
-import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -132,13 +131,9 @@ def perform(
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
         torch.set_num_threads(max(1, int(search.cpus_per_trial)))
-        began = time.monotonic()
         record = Record(config["number"], config["params"])
         place = trial_directory(directory, record.number)
         record = _run_trial(lambda: run(place, record, on_report), record, place, search)
-        seconds, teacher_seconds = spent(place)
-        seconds = max(seconds, time.monotonic() - began)
-        record = replace(record, seconds=seconds, teacher_seconds=teacher_seconds)
         value = {metric: record.values[0]} if record.values else {}
         tune.report({RECORD: record, **value})
 
@@ -146,16 +141,19 @@ def perform(
 def _run_trial(
     run: Callable[[], Record], record: Record, directory: Path, search: SearchConfig
 ) -> Record:
-    """Return the record after the run, with its time to be added. Raises nothing but the
-    ``SystemExit`` of a stopped trial.
+    """Return the record after the run. Raises nothing but the ``SystemExit`` of a stopped trial;
+    at its time limit, which calls that cannot be interrupted have too, the process ends.
     """
     hung = directory / HUNG
     if hung.is_file() and hung.stat().st_size:
         reason = f"did not end within trial_timeout_seconds; its stack: {hung}"
         return replace(record, state="failed", reason=reason)
     try:
-        with with_time_limit(search.trial_timeout_seconds, hung):
-            done = run()
+        if search.trial_timeout_seconds:
+            directory.mkdir(parents=True, exist_ok=True)
+            stack = hung.open("w", encoding="utf-8")
+            faulthandler.dump_traceback_later(search.trial_timeout_seconds, exit=True, file=stack)
+        done = run()
     except Exception as error:
         with suppress(OSError):  # on a full disk the record tells the reason all the same
             directory.mkdir(parents=True, exist_ok=True)
@@ -165,24 +163,9 @@ def _run_trial(
         if isinstance(error, DivergedError):
             reason = f"{DIVERGED}: {reason}"
         return replace(record, state="failed", reason=reason[:_LONGEST_REASON])
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     if bad := [value for value in done.values if not math.isfinite(value)]:
         reason = f"{DIVERGED}: its metric is {bad[0]}"
         return replace(done, state="failed", reason=reason, values=())
     return replace(done, state="complete")
-
-
-@contextmanager
-def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
-    """End the process if the body takes longer than ``seconds``, with its stack in ``path``:
-    calls that cannot be interrupted end too."""
-    if seconds is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        faulthandler.dump_traceback_later(seconds, exit=True, file=file)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-    path.unlink(missing_ok=True)

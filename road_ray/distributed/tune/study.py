@@ -11,7 +11,7 @@ import random
 import warnings
 from bisect import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 from statistics import fmean, median
@@ -65,18 +65,11 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     directory.mkdir(parents=True, exist_ok=True)
     study = open_storage(config, name, directory)
-    _bring_up_to_date(study, directory, config)
+    _bring_up_to_date(study, directory)
     _add_earlier_trials(study, directory, config)
     # After the trials of earlier starts are in: a restart draws others.
-    started = [t for t in study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
-    study.sampler = sampler(config, config.seed + len(started))
+    study.sampler = sampler(config, config.seed + len(records_of(study)))
     _enqueue(study, config)
-    if config.retry_failed:
-        trials = study.get_trials(deepcopy=False)
-        again = retried(trials)
-        for trial in trials:
-            if trial.state == TrialState.FAIL and trial.params and trial.number not in again:
-                study.enqueue_trial(dict(trial.params), user_attrs={"retry_of": trial.number})
     return study
 
 
@@ -164,13 +157,19 @@ def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
 
 
 def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
-    """Enqueue the given points, and those of a grid, each once over all starts."""
+    """Enqueue the given points, those of a grid, and the values of failed trials on request, each
+    once over all starts.
+    """
     # Not `skip_if_exists`, which compares each point with every trial.
     trials = [t for t in study.get_trials(deepcopy=False) if not t.user_attrs.get("origin")]
     known = {identity(t.system_attrs.get("fixed_params", t.params)) for t in trials}
     for point_identity, point in [*config.first.items()][: config.trials]:
         if point_identity not in known:
             study.enqueue_trial(dict(point))
+    again = retried(trials)
+    for trial in trials if config.retry_failed else ():
+        if trial.state == TrialState.FAIL and trial.params and trial.number not in again:
+            study.enqueue_trial(dict(trial.params), user_attrs={"retry_of": trial.number})
 
 
 def own_trials(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -184,11 +183,9 @@ def retried(trials: Sequence[FrozenTrial]) -> set[int]:
     return {trial.user_attrs.get("retry_of") for trial in trials} - {None}
 
 
-def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Draw the values of trials that were killed before all were drawn, and write the records of
-    those that ended, as the study has them.
-
-    Raises ``ResourceError`` for a study that does not belong to the records.
+def _bring_up_to_date(study: optuna.Study, directory: Path) -> None:
+    """Write the records of trials that ended, as the study has them. Raises ``ResourceError`` for a
+    study that does not belong to the records.
     """
     trials = study.get_trials(deepcopy=False)
     for number in one_trial.trial_numbers(directory):
@@ -201,14 +198,9 @@ def _bring_up_to_date(study: optuna.Study, directory: Path, config: SearchConfig
                 f"{DAMAGED_REMEDY}"
             )
     for trial in trials:
-        if trial.state.is_finished():
-            record = record_of(trial)
-            if record != one_trial.read(directory, trial.number):
-                one_trial.write(directory, record)
-        elif trial.state == TrialState.RUNNING:
-            live_trial = optuna.Trial(study, trial._trial_id)
-            for key, distribution in distributions(config.space).items():
-                live_trial._suggest(key, distribution)  # one that is drawn stays
+        record = record_of(trial)
+        if trial.state.is_finished() and record != one_trial.read(directory, trial.number):
+            one_trial.write(directory, record)
 
 
 def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
@@ -242,17 +234,27 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
 
 
 def _attributes(record: Record) -> dict[str, Any]:
-    """Return the fields of a record that the study has as attributes of a trial."""
-    return {name: value for name, value in asdict(record).items() if name in _ATTRIBUTES}
+    """Return what a record has of the fields that the study has as attributes of a trial."""
+    return {name: value for name in _ATTRIBUTES if (value := getattr(record, name))}
+
+
+def ask(study: optuna.Study, config: SearchConfig, number: int | None = None) -> Record:
+    """Return a new trial with drawn values, or that with a ``number``, whose process was killed,
+    perhaps before all were drawn.
+    """
+    trial = (
+        study.ask() if number is None else optuna.Trial(study, find_trial(study, number)._trial_id)
+    )
+    for key, distribution in distributions(config.space).items():
+        trial._suggest(key, distribution)  # one that is drawn stays
+    return record_of(find_trial(study, trial.number))
 
 
 def tell_outcome(study: optuna.Study, record: Record) -> None:
     """Record the end of a trial in the study."""
     trial = optuna.Trial(study, find_trial(study, record.number)._trial_id)
-    empty = _attributes(Record(record.number, {}))
-    for name, value in _attributes(record).items():
-        if value != empty[name]:  # each is a write to the disk
-            trial.set_user_attr(name, value)
+    for name, value in _attributes(record).items():  # each is a write to the disk
+        trial.set_user_attr(name, value)
     state = STATES[record.state]
     values = list(record.values) if state == TrialState.COMPLETE else None
     study.tell(record.number, values, state=state)
