@@ -105,7 +105,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """Return the first line of an error's text, or the name of its type if it has no text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 

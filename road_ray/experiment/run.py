@@ -33,7 +33,6 @@ from road_ray.reporting.records.comparison_table import (
     ComparisonTable,
     Failed,
     Score,
-    Scores,
     arm_of,
     paired_tests,
 )
@@ -55,8 +54,8 @@ RECIPES: Mapping[str, Callable[..., Run]] = {
 }
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
 SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets
-Outcomes = Mapping[tuple[str, int], Mapping[str, float] | RoadError]
-"""Metrics of each arm and seed, or the error that ended it."""
+Done = dict[str, dict[int, Mapping[str, float]]]
+"""Metrics of the runs that have ended well, by arm and seed."""
 
 
 def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
@@ -87,26 +86,26 @@ def run_experiment(
     after = [[numbers[needed] for needed in job.after] for job in jobs]
     runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
     results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
-    outcomes: dict[tuple[str, int], Mapping[str, float] | RoadError] = {}
+    done: Done = {arm: {} for arm in experiment.arms}
+    failed: list[Failed] = []
     for arm, seed in product(experiment.arms, experiment.seeds):
         mine = [(job, results[job.name]) for job in experiment.of_arm(arm, seed)]
-        failed = [found for _, found in mine if isinstance(found, RoadError)]
-        scored = [found.metrics for job, found in mine if job.scored and not failed]
-        metrics = {name: value for found in scored for name, value in found.items()}
-        outcomes[arm, seed] = failed[0] if failed else metrics
-    table = experiment_table(experiment, outcomes, name)
+        if errors := [found for _, found in mine if isinstance(found, RoadError)]:
+            failed.append(Failed(arm=arm, seed=seed, error=str(errors[0])))
+            continue
+        scored = [found.metrics for job, found in mine if job.scored]
+        done[arm][seed] = {key: value for metrics in scored for key, value in metrics.items()}
+    table = experiment_table(experiment, done, failed, name)
     write_json_atomic(directory / "table.json", table.model_dump())
-    errors = {key: found for key, found in outcomes.items() if isinstance(found, RoadError)}
-    if errors:
+    if failed:
         write_report(directory)
-        lines = [f"{arm}, seed {n}: {first_line(error)}" for (arm, n), error in errors.items()]
-        listed, first = "\n    ".join(lines), next(iter(errors.values()))
+        listed = "\n    ".join(f"{x.arm}, seed {x.seed}: {first_line(x.error)}" for x in failed)
         causes = [x for x in runs if isinstance(x, RoadError) and not isinstance(x, NotRunError)]
         # Errors of configurations are made of problems, not of a message.
         kind = ConfigError if isinstance(causes[0], ConfigError) else type(causes[0])
         raise kind(
-            f"{len(errors)} of {len(outcomes)} runs of {directory} failed:\n    {listed}\n"
-            f"  the first: {first}\n"
+            f"{len(failed)} of {len(experiment.arms) * len(experiment.seeds)} runs of {directory} "
+            f"failed:\n    {listed}\n  the first: {failed[0].error}\n"
             f"  kept: the others, and their table in {directory / 'table.json'}\n"
             "  fix: remove the cause; to run the failed ones again, run the same command"
         )
@@ -125,53 +124,39 @@ def run_job(job: Job, context: RunContext | None = None) -> Run:
     return RECIPES[job.verb](job.config, context=context)
 
 
-def experiment_table(experiment: Experiment, outcomes: Outcomes, name: str = "") -> ComparisonTable:
+def experiment_table(
+    experiment: Experiment, done: Done, failed: Sequence[Failed] = (), name: str = ""
+) -> ComparisonTable:
     """Return the table of an experiment: its arms with their metrics, tests between arms on the
     first metric of each data set, the teachers, and runs that failed.
     """
-    done = {key: found for key, found in outcomes.items() if not isinstance(found, RoadError)}
-    if experiment.config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
-        entries = [find_dataset(name, experiment.config.data)[0] for name in experiment.targets]
-        for key, found in done.items():
-            single = [electra_score(entry, found) for entry in entries]
-            done[key] = {f"eval/{SCORE}": sum(single) / len(single), **found}
-    metrics = _metrics(experiment.config.data, done.values())
+    config = experiment.config
+    if config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
+        entries = [find_dataset(name, config.data)[0] for name in experiment.targets]
+        for runs in done.values():
+            for seed, found in runs.items():
+                single = [electra_score(entry, found) for entry in entries]
+                runs[seed] = {f"eval/{SCORE}": sum(single) / len(single), **found}
+    metrics = _metrics(config.data, [found for runs in done.values() for found in runs.values()])
     tested = {
         dataset: names
         for dataset, names in metrics.items()
-        if names and (dataset == "glue" or not experiment.config.of_pretraining)
+        if names and (dataset == "glue" or not config.of_pretraining)
     }
     shown = [f"{dataset}/{metric}" for dataset, names in metrics.items() for metric in names]
-    scores: dict[str, Scores] = {
-        arm: {
-            metric: {
-                seed: float(found[f"eval/{metric}"])
-                for (other, seed), found in done.items()
-                if other == arm and f"eval/{metric}" in found
-            }
-            for metric in shown
-        }
-        for arm in experiment.arms
-    }
-    first = next(iter(experiment.arms))
+    arms = [_arm(experiment, arm, runs, shown) for arm, runs in done.items()]
+    first = arms[0].name
     against = {name: arm.against or (first,) for name, arm in experiment.arms.items()}
     against[first] = experiment.arms[first].against
     return ComparisonTable(
-        comparison=name or experiment.config.comparison,
-        about=experiment.config.experiment.about or experiment.config.run_dir.resolve().name,
-        source=experiment.config.experiment.source,
+        comparison=name or config.comparison,
+        about=config.experiment.about or config.run_dir.resolve().name,
+        source=config.experiment.source,
         data_sets=metrics,
-        arms=[
-            _arm(experiment, arm, [seed for other, seed in done if other == arm], scores[arm])
-            for arm in experiment.arms
-        ],
+        arms=arms,
         teachers=[row for one in experiment.ensembles for row in _teachers(one, shown)],
-        tests=paired_tests(scores, against, tested),
-        failed=[
-            Failed(arm=arm, seed=seed, error=str(found))
-            for (arm, seed), found in outcomes.items()
-            if isinstance(found, RoadError)
-        ],
+        tests=paired_tests(arms, against, tested),
+        failed=[*failed],
     )
 
 
@@ -191,9 +176,14 @@ def _metrics(data: SourceConfig, done: Iterable[Mapping[str, float]]) -> dict[st
     return shown
 
 
-def _arm(experiment: Experiment, name: str, seeds: Sequence[int], scores: Scores) -> Arm:
+def _arm(
+    experiment: Experiment,
+    name: str,
+    runs: Mapping[int, Mapping[str, float]],
+    metrics: Sequence[str],
+) -> Arm:
     arm = experiment.arms[name]
-    jobs = [job for seed in seeds for job in experiment.of_arm(name, seed) if job.scored]
+    jobs = [job for seed in runs for job in experiment.of_arm(name, seed) if job.scored]
     records = (job.config.run_dir / "hf" / MODEL_RECORD for job in jobs)
     sizes = (read_json(path).get("parameters") for path in records if path.is_file())
     counts = [right_counts(read_run(job.config.run_dir)) for job in jobs if job.verb == "distill"]
@@ -201,8 +191,8 @@ def _arm(experiment: Experiment, name: str, seeds: Sequence[int], scores: Scores
     return arm_of(
         name,
         arm.about or name,
-        seeds,
-        scores,
+        runs,
+        metrics,
         arm.published,
         parameters=next(sizes, None),
         # Shares of labelled training rows on which 0, 1, ... teachers were right.
@@ -214,22 +204,18 @@ def _teachers(config: TeachersConfig, names: Sequence[str]) -> Iterator[Arm]:
     """Yield the single teachers, with the mean and deviation of their metrics, and their ensemble;
     nothing for teachers that failed.
     """
-    path, name = config.run_dir / "metrics.json", config.run_dir.name
+    path = config.run_dir / "metrics.json"
     recorded = read_json(path) if path.is_file() else {}
-    single, together = {}, {}
-    for metric in names:
-        data_set, _, plain = metric.partition("/")
-        if (mean := recorded.get(f"eval/{metric}")) is not None:
-            deviation = recorded.get(f"eval/{metric}_deviation")
-            single[metric] = Score(mean=mean, deviation=deviation)
-        if (mean := recorded.get(f"eval/{data_set}/ensemble_{plain}")) is not None:
-            together[metric] = Score(mean=mean)
-    for what, seeds, figures in (
-        ("single teachers", [*range(config.num_teachers * config.num_folds)], single),
-        ("the ensemble", [0], together),
-    ):
+    every = [*range(config.num_teachers * config.num_folds)]
+    for what, kind, seeds in (("single teachers", "", every), ("the ensemble", "ensemble_", [0])):
+        figures = {}
+        for metric in names:
+            data_set, _, plain = metric.partition("/")
+            key = f"eval/{data_set}/{kind}{plain}"
+            if (mean := recorded.get(key)) is not None:
+                figures[metric] = Score(mean=mean, deviation=recorded.get(f"{key}_deviation"))
         if figures:
-            about = f"{name}: {what}"
+            about = f"{config.run_dir.name}: {what}"
             yield Arm(name=about, about=about, seeds=seeds, figures=figures)
 
 

@@ -66,12 +66,12 @@ def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first(scale
 
 def scores(config, values):
     """The table of an experiment whose arms have these scores on SST-2."""
-    outcomes = {
-        (arm, seed): {"eval/sst2/accuracy": value}
-        for arm, of_arm in values.items()
-        for seed, value in enumerate(of_arm)
+    experiment = Experiment(config)
+    done = {
+        arm: {seed: {"eval/sst2/accuracy": x} for seed, x in enumerate(values.get(arm, ()))}
+        for arm in experiment.arms
     }
-    return experiment_table(Experiment(config), outcomes)
+    return experiment_table(experiment, done)
 
 
 def test_the_first_arm_is_tested_against_those_that_it_names(scaled):

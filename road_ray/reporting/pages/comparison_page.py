@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from road_ray.errors import ConfigError, counted, did_you_mean, shorten
+from road_ray.errors import ConfigError, counted, did_you_mean, first_line, shorten
 from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
@@ -30,7 +30,7 @@ from road_ray.reporting.plots import SERIES, Plot, add_legend, intervals, new_pl
 from road_ray.reporting.records.comparison_table import (
     Arm,
     ComparisonTable,
-    Group,
+    Groups,
     Score,
     group_runs,
     is_decisive,
@@ -63,8 +63,8 @@ def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = N
     Raises ``ConfigError`` unless ``baseline`` leads to one group.
     """
     groups = group_runs(runs)
-    plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
-    base = (plain or groups)[0] if baseline is None else _named(groups, baseline)
+    plain = [name for name in groups if re.search(r"\b(none|no-kd|baseline|plain)$", name)]
+    base = (plain or [*groups])[0] if baseline is None else _named(groups, baseline)
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     about = f"{counted(len(runs), 'run')} in {counted(len(groups), 'group')}; runs that differ only"
     table = table_of_groups(title, f"{about} in their seed form one group.", groups, base, metrics)
@@ -80,12 +80,10 @@ def experiment_page(directory: Path) -> Page:
     runs = [read_run(path) for path in runs_below(directory)]
     about = f"{table.about[0].upper()}{table.about[1:]}. Published: {table.source}."
     title = table.comparison.replace("_", " ")
-    return Page(title, about, "comparison", (), _sections(table, runs, []))
+    return Page(title, about, "comparison", (), _sections(table, runs, {}))
 
 
-def _sections(
-    table: ComparisonTable, runs: Sequence[RunRecord], groups: Sequence[Group]
-) -> list[Section]:
+def _sections(table: ComparisonTable, runs: Sequence[RunRecord], groups: Groups) -> list[Section]:
     """Return the sections of a table, and of the runs that it was made from."""
     limits = list(dict.fromkeys(limit for run in runs for limit in run.limits))
     about = f"{_ABOUT_TESTS} {_ABOUT_TEACHERS}" if table.teachers else _ABOUT_TESTS
@@ -104,18 +102,16 @@ def _sections(
     )
 
 
-def _named(groups: Sequence[Group], name: str) -> Group:
+def _named(groups: Groups, name: str) -> str:
     """Return the group of a name, or else the one that has a run of that name."""
-    matching = [group for group in groups if group.name == name] or [
-        group for group in groups if any(run.name == name for run in group.runs)
-    ]
+    with_run = [group for group, runs in groups.items() if any(run.name == name for run in runs)]
+    matching = [name] if name in groups else with_run
     if len(matching) == 1:
         return matching[0]
-    names = [group.name for group in groups]
-    hint = did_you_mean(name, [*names, *(run.name for group in groups for run in group.runs)])
+    hint = did_you_mean(name, [*groups, *(run.name for runs in groups.values() for run in runs)])
     problem = f"{len(matching)} groups have such a run" if matching else f"no such group{hint}"
     raise ConfigError(
-        f"--baseline {name}: {problem}\n  allowed: {shorten(', '.join(names), 1000)}\n"
+        f"--baseline {name}: {problem}\n  allowed: {shorten(', '.join(groups), 1000)}\n"
         "  fix: name a group, or a run of one; nothing was written"
     )
 
@@ -238,28 +234,29 @@ def _right(arms: Sequence[Arm]) -> Table:
     return Table(["", *(f"{number} right (%)" for number in range(most))], rows)
 
 
-def _settings(groups: Sequence[Group]) -> Table:
-    tables = [group.runs[0].settings for group in groups]
+def _settings(groups: Groups) -> Table:
+    tables = [runs[0].settings for runs in groups.values()]
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
     varied.sort(key=lambda key: any(table.get(key) is None for table in tables))
     rows = [[key, *(setting(table.get(key)) for table in tables)] for key in varied]
-    return Table(["", *(group.name for group in groups)], rows)
+    return Table(["", *groups], rows)
 
 
-def _curves(groups: Sequence[Group]) -> list[Plot]:
+def _curves(groups: Groups) -> list[Plot]:
     """Return the losses of each group: the mean over its seeds at the steps that all recorded."""
-    names = dict.fromkeys(n for group in groups for run in group.runs for n in loss_names(run)[:2])
+    every = [run for runs in groups.values() for run in runs]
+    names = dict.fromkeys(name for run in every for name in loss_names(run)[:2])
     plots, most = [], len(SERIES)
     note = f"The first {most} of {len(groups)} groups." if len(groups) > most else ""
     for name in list(names)[:9]:
         plot = new_plot(f"Loss: {name.removeprefix('train/')} (nats)", "step", note=note)
-        for group, color in zip(groups, SERIES, strict=False):
-            series = [dict(points) for run in group.runs if (points := run.series(name))]
+        for (group, runs), color in zip(groups.items(), SERIES, strict=False):
+            series = [dict(points) for run in runs if (points := run.series(name))]
             steps = [at for at in (series or [{}])[0] if all(at in one for one in series)]
             means = [sum(one[step] for one in series) / len(series) for step in steps]
             if len(steps) > 1:
-                plot.axes.plot(steps, means, color=color, label=group.name)
+                plot.axes.plot(steps, means, color=color, label=group)
         if plot.axes.lines:
             add_legend(plot)
             plots.append(plot)
@@ -292,5 +289,5 @@ def comparison_text(table: ComparisonTable) -> str:
         if texts:
             parts.append(aligned([dict(zip(shown.names, row, strict=True)) for row in texts]))
     for run in table.failed:
-        parts.append(f"failed: {run.arm}, seed {run.seed}: {run.error.splitlines()[0]}")
+        parts.append(f"failed: {run.arm}, seed {run.seed}: {first_line(run.error)}")
     return "\n\n".join(parts)

@@ -10,7 +10,7 @@ and part 2. They come from large models and full data; a small run cannot reach 
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,21 +105,21 @@ def read_table(directory: Path) -> ComparisonTable:
         raise CheckpointError(f"{path}: damaged: {why}\n  fix: {remedy}") from error
 
 
-Scores = Mapping[str, Mapping[Any, float]]
-"""Values of one arm by ``<data set>/<metric>`` and seed."""
-
-
 def arm_of(
     name: str,
     about: str,
-    seeds: Sequence[int | str],
-    scores: Scores,
+    runs: Mapping[Any, Mapping[str, Any]],
+    metrics: Sequence[str],
     published: Mapping[str, float] | None = None,
     **known: Any,
 ) -> Arm:
-    """Return an arm with mean, deviation and interval over seeds of every metric that it has."""
+    """Return an arm with mean, deviation and interval over seeds of every metric, ``<data
+    set>/<metric>``, that it has. ``runs`` are the metrics of its runs by seed.
+    """
     figures = {}
-    for metric, values in scores.items():
+    for metric in metrics:
+        found = {str(seed): run.get(f"eval/{metric}") for seed, run in runs.items()}
+        values = {seed: float(x) for seed, x in found.items() if isinstance(x, int | float)}
         if values:
             spread, bounds = summary([*values.values()]), interval([*values.values()])
             low, high = bounds or (None, None)
@@ -128,27 +128,28 @@ def arm_of(
                 deviation=spread.deviation,
                 low=low,
                 high=high,
-                values={str(seed): value for seed, value in values.items()},
+                values=values,
                 published=(published or {}).get(metric),
             )
-    return Arm(name=name, about=about, seeds=[*seeds], figures=figures, **known)
+    return Arm(name=name, about=about, figures=figures, **{"seeds": [*runs]} | known)
 
 
 def paired_tests(
-    scores: Mapping[str, Scores],
+    arms: Sequence[Arm],
     against: Mapping[str, Sequence[str]],
     data_sets: Mapping[str, Sequence[str]],
 ) -> list[Test]:
     """Return the tests on the first metric of each data set, between each arm and those it is
     compared ``against``, over the seeds that both have; ``p_holm`` corrects for the number of tests
-    on a data set. ``scores`` are by arm.
+    on a data set.
     """
     tests = []
     for data_set, metrics in data_sets.items():
         key, compared = f"{data_set}/{metrics[0]}", []
+        values = {arm.name: arm.figures[key].values for arm in arms if key in arm.figures}
         for arm, others in against.items():
             for other in others:
-                left, right = scores[arm].get(key, {}), scores[other].get(key, {})
+                left, right = values.get(arm, {}), values.get(other, {})
                 shared = [seed for seed in left if seed in right]
                 if len(shared) > 1:
                     pairs = [left[seed] for seed in shared], [right[seed] for seed in shared]
@@ -160,26 +161,11 @@ def paired_tests(
     return tests
 
 
-@dataclass(frozen=True)
-class Group:
-    """Runs that differ in their seed only."""
-
-    name: str
-    runs: Sequence[RunRecord]
-
-    def scores(self, metric: str) -> dict[object, float]:
-        """Return the metric of each run that has it: by seed, or by directory, which no other group
-        has, where several runs have the same seed.
-        """
-        seeds = [run.settings.get("seed", number) for number, run in enumerate(self.runs)]
-        return {
-            seed if seeds.count(seed) == 1 else str(run.directory): float(run.metrics[metric])
-            for seed, run in zip(seeds, self.runs, strict=True)
-            if isinstance(run.metrics.get(metric), int | float)
-        }
+Groups = Mapping[str, Sequence[RunRecord]]
+"""Runs that differ in their seed only, by the name of their group."""
 
 
-def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
+def group_runs(runs: Sequence[RunRecord]) -> Groups:
     """Group runs whose settings differ in seed and directory only, in order of first appearance.
     Models of other seeds (``init`` of ``pre/seed-0``, ``pre/seed-1``) are equal settings.
     """
@@ -190,10 +176,10 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
         groups.setdefault(repr([run.verb, *sorted(decisive.items())]), []).append(run)
     paths = [_path_of(members) for members in groups.values()]
     for count in range(1, max(map(len, paths), default=0) + 1):
-        names = ["/".join(path[-count:]) for path in paths]
-        if len({*names}) == len(names):
-            return [Group(*named) for named in zip(names, groups.values(), strict=True)]
-    return [Group(str(members[0].directory), members) for members in groups.values()]
+        named = dict(zip(("/".join(path[-count:]) for path in paths), groups.values(), strict=True))
+        if len(named) == len(groups):
+            return named
+    return {str(members[0].directory): members for members in groups.values()}
 
 
 def _path_of(members: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -215,7 +201,7 @@ def is_decisive(key: str) -> bool:
 
 
 def table_of_groups(
-    title: str, about: str, groups: Sequence[Group], base: Group, metrics: Sequence[str]
+    title: str, about: str, groups: Groups, base: str, metrics: Sequence[str]
 ) -> ComparisonTable:
     """Return the table of groups of runs, each tested against ``base``. ``metrics`` are names such
     as ``eval/sst2/accuracy``.
@@ -225,18 +211,20 @@ def table_of_groups(
     for name in names:
         data_set, _, metric = name.partition("/")
         data_sets.setdefault(data_set, []).append(metric)
-    scores = {group.name: {n: group.scores(f"eval/{n}") for n in names} for group in groups}
-    against = {group.name: [base.name] for group in groups if group is not base}
     arms = []
-    for group in groups:
-        seeds = sorted({str(run.settings.get("seed")) for run in group.runs})
-        arms.append(arm_of(group.name, group.name, seeds, scores[group.name]))
+    for group, runs in groups.items():
+        seeds = [run.settings.get("seed", number) for number, run in enumerate(runs)]
+        # Runs of one seed by directory, which no other group has: they are in no pair.
+        by_seed = {
+            seed if seeds.count(seed) == 1 else str(run.directory): run.metrics
+            for seed, run in zip(seeds, runs, strict=True)
+        }
+        seeds = sorted({str(run.settings.get("seed")) for run in runs})
+        arms.append(arm_of(group, group, by_seed, names, seeds=seeds))
+    against = {group: [base] for group in groups if group != base}
+    tests = paired_tests(arms, against, data_sets)
     return ComparisonTable(
-        comparison=title,
-        about=about,
-        data_sets=data_sets,
-        arms=arms,
-        tests=paired_tests(scores, against, data_sets),
+        comparison=title, about=about, data_sets=data_sets, arms=arms, tests=tests
     )
 
 

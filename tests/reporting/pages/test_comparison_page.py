@@ -64,7 +64,7 @@ def test_runs_that_differ_in_their_seed_are_one_group_named_without_it(run, path
         for path in paths for n in (0, 1)
     ]  # fmt: skip
     groups = group_runs(made)
-    assert [(group.name, len(group.runs)) for group in groups] == [(name, 2) for name in names]
+    assert [(name, len(runs)) for name, runs in groups.items()] == [(name, 2) for name in names]
 
 
 def test_groups_stand_with_interval_papers_settings_and_paired_test(runs):
