@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, read_yaml
-from road_ray.data.config import MINIATURE, SourceConfig
+from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.task_and_dataset import Span
@@ -42,7 +42,6 @@ from road_ray.system.files import read_json, write_json_atomic
 from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
-ROOT = MINIATURE  # the sizes of the demo are made for it
 KEYS = read_yaml(Path(__file__).with_name("demo.yaml")).values
 RECIPES: Mapping[str, Callable[..., Run]] = {
     "pretrain": pretrain,
@@ -235,17 +234,12 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
 
 def stage(kind: type[Any], name: str, config: DemoConfig) -> Any:
     """Return the configuration of a stage: ``pretrain``, ``multitask`` or ``students``."""
-    place = config.run_dir
-    own: dict[str, Any] = {"data.root": ROOT, "tracking": config.tracking}
-    if name != "students":
-        own |= {"run_dir": place / name, "seed": config.seed, "console": config.console}
-    match name:
-        case "pretrain":
-            own["data.shards"] = place / "corpus"
-        case "multitask":
-            own["init"] = place / "pretrain"
-        case "students":
-            own |= {"run_dir": place, "init": place / "multitask", "comparison": "own"}
-            own["num_seeds"] = config.num_seeds
-            own["distillation.num_teachers"] = config.num_teachers
-    return load(kind, base=KEYS[name], overrides=own)
+    place: Path = config.run_dir
+    run: dict[str, Any] = {"seed": config.seed, "console": config.console}
+    own = {
+        "pretrain": run | {"run_dir": place / name, "data.shards": place / "corpus"},
+        "multitask": run | {"run_dir": place / name, "init": place / "pretrain"},
+        "students": {"run_dir": place, "init": place / "multitask"}
+        | {"num_seeds": config.num_seeds, "distillation.num_teachers": config.num_teachers},
+    }[name]
+    return load(kind, base=KEYS[name], overrides=own | {"tracking": config.tracking})

@@ -210,9 +210,8 @@ def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers
     world, pretrained, tmp_path, monkeypatch
 ):
     students = demo.KEYS["students"]
-    few = students | {"data": students["data"] | {"max_rows": 30}}
+    few = students | {"data": students["data"] | {"max_rows": 30, "root": str(world)}}
     monkeypatch.setitem(demo.KEYS, "students", few)
-    monkeypatch.setattr(demo, "ROOT", str(world))
     config = DemoConfig(run_dir=tmp_path / "demo", seed=5, num_seeds=2)
     first = demo.stage(PretrainConfig, "pretrain", config)
     mixture = demo.stage(MultitaskConfig, "multitask", config)
@@ -236,13 +235,14 @@ def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers
 @pytest.mark.ray
 @pytest.mark.guide
 def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, monkeypatch):
+    short = {"training": {"steps": 2}}
+    for name, keys in demo.KEYS.items():
+        small = short | {"data": keys["data"] | {"root": str(world)}}
+        monkeypatch.setitem(demo.KEYS, name, keys | small)
     students = demo.KEYS["students"]
-    few = {"data": students["data"] | {"max_rows": 6}, "training": {"steps": 2}}
+    students["data"]["max_rows"] = 6
     arms = {"ensembles": {"teachers": {"data.max_rows": None, "training.steps": 2}}}
-    few["experiment"] = students["experiment"] | arms
-    small = {name: demo.KEYS[name] | {"training": {"steps": 2}} for name in demo.KEYS}
-    monkeypatch.setattr(demo, "KEYS", small | {"students": students | few})
-    monkeypatch.setattr(demo, "ROOT", str(world))
+    students["experiment"] = students["experiment"] | arms
     sizes = {"num_teachers": 2, "num_seeds": 1}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
     outcome = road(*command).good()
