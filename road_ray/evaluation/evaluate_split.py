@@ -27,6 +27,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics, squad
 from road_ray.evaluation.metrics import Thresholds
+from road_ray.evaluation.mistakes import mistakes
 from road_ray.evaluation.spans import SpanPrediction, best_spans
 from road_ray.models.config import Precision
 from road_ray.models.multitask import MultitaskModel
@@ -74,20 +75,25 @@ class Evaluation:
     limit: float = 0.0
     temperature: float | None = None
     labels: Sequence[str | Sequence[str]] = ()
-    ids: Sequence[str] = ()
+    split: Split | None = None
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
         """Write predictions in the official JSON layout of SQuAD, or the label or labels of each
         example; ``diagnostics.json`` beside them has what the pages of reports draw.
         """
-        if self.diagnostics:
-            write_json_atomic(directory / DIAGNOSTICS, self.diagnostics)
+        assert self.split is not None, "rank 0 alone has predictions"
+        rows, labels = self.split.examples, self.labels
         if self.spans:
             squad.write_predictions(directory, self.spans, self.limit)
+            texts = squad.apply_threshold(self.spans, self.limit)
+            labels = [texts[row.id] for row in rows]
         else:
-            labels = dict(zip(self.ids, self.labels, strict=True))
-            write_json_atomic(directory / "predictions.json", labels, ascii_only=False)
+            of_rows = {row.id: label for row, label in zip(rows, labels, strict=True)}
+            write_json_atomic(directory / "predictions.json", of_rows, ascii_only=False)
+        wrong = mistakes(zip(rows, labels, strict=True), self.split.task.kind)
+        if wrong["rows"]:  # are labelled
+            write_json_atomic(directory / DIAGNOSTICS, self.diagnostics | {"mistakes": wrong})
 
 
 def logits_of(
@@ -195,7 +201,6 @@ def evaluate_logits(
         return _evaluate_label_sets(split, kind.labels, np.stack(logits), rule)
     if isinstance(kind, Span):
         return _evaluate_spans(split, logits, rule)
-    ids = [example.id for example in split.examples]
     found: dict[str, float] = {}
     if isinstance(kind, Tag):
         sentences = [example for example in split.examples if isinstance(example, TagExample)]
@@ -207,7 +212,7 @@ def evaluate_logits(
             found = metrics.entity_scores(tags, gold_tags)
             of_types = {"per_label": metrics.table_of_entities(tags, gold_tags)}
         joined = [" ".join(sentence) for sentence in tags]
-        return Evaluation(found, labels=joined, ids=ids, diagnostics=of_types)
+        return Evaluation(found, labels=joined, split=split, diagnostics=of_types)
     values, gold = np.stack(logits), split.features.example_labels
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = gold != UNKNOWN
@@ -225,7 +230,7 @@ def evaluate_logits(
         )
     labels = [classes[int(p)] if classes else str(p) for p in predicted]
     return Evaluation(
-        found, temperature=temperature, labels=labels, ids=ids, diagnostics=diagnostics
+        found, temperature=temperature, labels=labels, split=split, diagnostics=diagnostics
     )
 
 
@@ -256,10 +261,8 @@ def _evaluate_label_sets(
         tuned = metrics.label_set_scores(ranked, shares, predicted[known], truth, labels)
         found |= {f"at_threshold_{name}": value for name, value in tuned.items()}
     sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
-    ids = [example.id for example in split.examples]
-    return Evaluation(
-        found, thresholds, temperature=temperature, labels=sets, ids=ids, diagnostics=diagnostics
-    )
+    more: dict[str, Any] = {"temperature": temperature, "diagnostics": diagnostics}
+    return Evaluation(found, thresholds, labels=sets, split=split, **more)
 
 
 def _calibrated(
@@ -317,7 +320,7 @@ def _evaluate_spans(
         threshold = squad.choose_threshold(known, scored)
     limit = untuned if threshold is None else threshold
     if not known:
-        return Evaluation({}, threshold, predictions, limit)
+        return Evaluation({}, threshold, predictions, limit, split=split)
     found = squad.score(known, scored, threshold) | squad.answerability(known, scored, limit)
     diagnostics = squad.span_diagnostics(known, scored, limit)
-    return Evaluation(found, threshold, predictions, limit, diagnostics=diagnostics)
+    return Evaluation(found, threshold, predictions, limit, split=split, diagnostics=diagnostics)

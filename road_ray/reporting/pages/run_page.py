@@ -1,7 +1,7 @@
-"""Page of one run: result, curves, health, time, teachers, predictions, errors, faults, lineage.
+"""Page of one run: result, curves, health, time, teachers, predictions, faults, lineage.
 
 Predictions are drawn from ``predictions/<data set>/diagnostics.json``: scores of each label with
-the confusion matrix, reliability diagram, scores by no-answer threshold.
+the confusion matrix, reliability diagram, scores by no-answer threshold, mistakes.
 """
 
 import json
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from road_ray.errors import RoadError, first_line
-from road_ray.reporting.error_analysis import error_examples
 from road_ray.reporting.health import advice, checks, is_loss, loss_names, right_counts, time_split
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
+    Example,
+    Examples,
     Folded,
     Page,
     Row,
@@ -42,14 +43,11 @@ _TRAINED = ("train/detection_auc", "train/generator_accuracy", "train/mlm_accura
 
 
 def run_page(run: RunRecord) -> Page:
-    """Return the page of a run. It also reads the data, to show wrong predictions."""
+    """Return the page of a run."""
     note = "Percentages, larger is better."
     if run.limits:
         note += f" Not comparable with published results: {', '.join(run.limits)}."
     about_health = "Checks of losses, gradients, teachers and predictions."
-    about_errors = (
-        "Predictions that are not exactly right, sampled evenly from the worst to the mildest."
-    )
     evaluated = any(name.startswith("eval/") for name in run.metrics)
     sections = [
         Section("Result", _result(run), note if evaluated else ""),
@@ -58,7 +56,6 @@ def run_page(run: RunRecord) -> Page:
         Section("Time", _time(run)),
         Section("Teachers", _teachers(run)),
         Section("Predictions", prediction_figures(run)),
-        Section("Errors", error_examples(run), about_errors),
         Section("Faults", _events(run)),
         Section("Lineage", _lineage(run)),
         Section("Set-up", _setup(run)),
@@ -263,7 +260,9 @@ def curve_title(name: str) -> str:
 
 
 def prediction_figures(run: RunRecord) -> list[Block]:
-    """Return plots and tables of the predictions on every data set, or a sentence if damaged."""
+    """Return plots, tables and mistakes of the predictions on every data set, or a sentence if
+    damaged.
+    """
     blocks: list[Block] = []
     plots: list[Plot] = []
     for path in sorted((run.directory / "predictions").glob("*/diagnostics.json")):
@@ -277,9 +276,9 @@ def prediction_figures(run: RunRecord) -> list[Block]:
     return [plots, *blocks]
 
 
-def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Table]]:
-    """Return the plots and the tables of the predictions on one data set."""
-    plots, tables = [], []
+def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Block]]:
+    """Return the plots, and tables and mistakes, of the predictions on one data set."""
+    plots, tables = list[Plot](), list[Block]()
     if "calibration" in known:
         plots.append(_reliability(name, known["calibration"], int(known["rows"])))
     if "coverage" in known:
@@ -296,6 +295,9 @@ def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Tabl
     if of_labels := known.get("per_label"):
         head = [name, *next(iter(of_labels.values()))]
         tables.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
+    if wrong := known.get("mistakes"):
+        title = f"{name}: {wrong['wrong']:,} of {wrong['rows']:,} {wrong['what']}"
+        tables.append(Examples(title, [Example(**one) for one in wrong["examples"]]))
     return plots, tables
 
 

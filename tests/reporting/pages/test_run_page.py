@@ -113,6 +113,10 @@ CLASSES = {
     "confusion": [[4, 1], [2, 3]],
     "calibration": {"ece": 12.5, "bins": [[0.6, 0.5, 4], [0.9, 0.8, 6]]},
     "coverage": [[0.5, 100.0, 70.0], [0.9, 40.0, 100.0]],
+    "mistakes": {"rows": 10, "wrong": 1, "what": "not exactly right"}
+    | {
+        "examples": [{"ask": "a?", "context": [], "gold": "no", "predicted": "<b>", "tag": "row 3"}]
+    },
 }
 SPANS = {
     "rows": 4,
@@ -133,14 +137,15 @@ def run(tmp_path):
     return made
 
 
-def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
-    figures, matrix = prediction_figures(run(sst2=CLASSES))
+def test_classes_have_a_confusion_matrix_a_reliability_diagram_and_mistakes(run):
+    figures, matrix, mistakes = prediction_figures(run(sst2=CLASSES))
     reliability, coverage = figures
     assert reliability.title == "sst2: reliability, ECE 12.5"
     assert reliability.axes.lines[1].get_xydata().tolist() == [[60.0, 50.0], [90.0, 80.0]]
     assert coverage.axes.lines[0].get_xydata().tolist() == [[100.0, 70.0], [40.0, 100.0]]
     assert [row[1:] for row in matrix.rows] == [[4, 1], [2, 3]]
-    html = render(Page("t", sections=[Section("s", [figures, matrix])]))
+    html = render(Page("t", sections=[Section("s", [figures, matrix, mistakes])]))
+    assert "sst2: 1 of 10 not exactly right" in html
     assert html.count("<script>") == 1
     assert html.count("<svg") == 2
 
