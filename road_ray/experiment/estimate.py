@@ -6,7 +6,6 @@ Models that are not trained yet are replaced by ones of the same size.
 """
 
 import tempfile
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ import torch
 
 from road_ray.config import override, to_dict
 from road_ray.config.base import as_base
-from road_ray.data.load_split import find_dataset, read_examples, root_of
 from road_ray.errors import RoadError
 from road_ray.experiment.config import ReproduceConfig
-from road_ray.experiment.expand import Experiment, Job, epochs_of_all
+from road_ray.experiment.expand import Experiment, Job, epochs_of_all, examples_of
 from road_ray.experiment.run import RECIPES
 from road_ray.recipes.config import CombineConfig, TrackingConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus
 from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.train.config import (
     DistillConfig,
     FinetuneConfig,
@@ -42,49 +41,36 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
 
     Raises the errors of the experiment.
     """
-    threads = torch.get_num_threads()
+    rows: dict[tuple[str, int | None], dict[str, Any]] = {}
+    ends: dict[str, float] = {}
+    threads, every = torch.get_num_threads(), 0.0
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": Path(place) / "run", "console": "quiet"}
         # A mirror that holds steps of the estimate would be refused to the experiment itself.
         for section in ("", "multitask.", "pretrain."):
             changes[f"{section}training.mirror"] = None
-        changes["gpus_per_worker"] = 0.0
         inner = override(config, changes).model_copy(update={"tracking": TrackingConfig()})
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
-            works = {}
             for name, job in costs.jobs.items():
-                if (config.run_dir / name / "metrics.json").is_file():
-                    continue
+                finished = (config.run_dir / name / "metrics.json").is_file()
                 try:
-                    works[name] = costs.steps_and_seconds(job)
+                    steps, seconds = (0, 0.0) if finished else costs.steps_and_seconds(job)
                 except RoadError as error:
                     error.args = (f"{name}: {error}",)
                     raise
+                every += seconds
+                ends[name] = seconds + max((ends[needed] for needed in job.after), default=0.0)
+                title = job.arm or Path(name).parts[1]
+                seed = job.config.seed if job.arm else None
+                new = {"arm": title, "seed": seed, "finished": True, "steps": 0, "seconds": 0.0}
+                row = rows.setdefault((title, seed), new)
+                row["steps"] += steps
+                row["seconds"] += seconds
+                row["finished"] &= finished
         finally:
             torch.set_num_threads(threads)
-    return _table(config, costs.jobs, works)
-
-
-def _table(
-    config: ReproduceConfig, jobs: Mapping[str, Job], works: Mapping[str, tuple[int, float]]
-) -> dict[str, Any]:
-    """Return a row for each ensemble and each arm and seed, with what is left of it, and the hours
-    of all.
-    """
-    rows: dict[tuple[str, int | None], dict[str, Any]] = {}
-    ends: dict[str, float] = {}
-    for name, job in jobs.items():
-        steps, seconds = works.get(name, (0, 0.0))
-        ends[name] = seconds + max((ends[needed] for needed in job.after), default=0.0)
-        title = job.arm or Path(name).parts[1]
-        seed = job.config.seed if job.arm else None
-        row = rows.setdefault((title, seed), {"arm": title, "seed": seed, "finished": True})
-        row["steps"] = row.get("steps", 0) + steps
-        row["seconds"] = row.get("seconds", 0.0) + seconds
-        row["finished"] &= name not in works
-    every = sum(seconds for _, seconds in works.values())
     return {
         "comparison": config.comparison,
         "rows": list(rows.values()),
@@ -109,7 +95,7 @@ class _Costs:
             return 0, 0.0  # all trainings are jobs of their own
         evaluated, times = 0, 1
         if isinstance(config, PretrainConfig | MultitaskConfig):
-            measured = self._measure(job.verb, self._with_models(config))
+            measured = self._measure(self._with_models(config))
         else:
             assert isinstance(config, FinetuneConfig)
             plain = as_base(FinetuneConfig, self._with_models(config))
@@ -118,20 +104,19 @@ class _Costs:
                 epochs = epochs_of_all(config.data, config.data.unlabelled)
                 plain = override(plain, {"data.epochs": epochs})
                 times = config.distillation.generations
-            measured = self._measure("finetune", plain)
+            measured = self._measure(plain)
             for name in plain.dev_names:
-                entry, root = find_dataset(name, plain.data)[0], root_of(name, plain.data)
-                evaluated += len(read_examples(entry, "dev", root)[: plain.data.max_judged_rows])
+                evaluated += len(examples_of(name, plain.data, "dev")[: plain.data.max_judged_rows])
         per_row = _FORWARD * measured.seconds_per_step / max(measured.rows_per_step, 1)
         steps = times * measured.total_steps
         return steps, steps * measured.seconds_per_step + per_row * times * evaluated
 
-    def _measure(self, verb: str, config: Any) -> Measured:
+    def _measure(self, config: Any) -> Measured:
         """Return the cost of a training; those that differ in their seed have the same."""
         free = {"run_dir", "seed", "console", "label_map"}
         key = str({name: value for name, value in to_dict(config).items() if name not in free})
         if key not in self.measured:
-            self.measured[key] = measured_steps(config, RECIPES[verb])
+            self.measured[key] = measured_steps(config, RECIPES[type(config)])
         return self.measured[key]
 
     def _with_models(self, config: Any) -> Any:
@@ -154,8 +139,9 @@ class _Costs:
     @cached_property
     def _encoder(self) -> Path:
         """Model as large as those of all arms of a comparison of pre-training."""
-        stage, place = next(iter(self.jobs.values())).config, self.place / "encoder"
+        stage: Any = next(iter(self.jobs.values())).config
+        place = self.place / "encoder"
         place.mkdir()
-        changes = sampled_corpus(stage, place)[0]  # type: ignore[arg-type]
+        changes = sampled_corpus(stage, place)[0]
         changes |= {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
-        return RECIPES["pretrain"](override(stage, changes)).directory
+        return pretrain(override(stage, changes)).directory

@@ -38,12 +38,11 @@ TEACHER_SEED = 1000  # added to ``seed``, so that no teacher shares the seed of 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a verb. It begins when the jobs named in ``after`` have ended, and is skipped if
+    """One run. It begins when the jobs named in ``after`` have ended, and is skipped if
     one of them failed.
     """
 
     name: str  # directory below that of the experiment
-    verb: str
     config: RunConfig
     after: tuple[str, ...] = ()
     arm: str = ""  # of which the metrics are a part, if it is ``scored``
@@ -95,30 +94,27 @@ class Experiment:
         """Ensembles of teachers."""
         return [job.config for job in self.jobs if isinstance(job.config, TeachersConfig)]
 
-    def _add(
-        self, name: str, verb: str, config: RunConfig, after: Sequence[str], **more: Any
-    ) -> str:
+    def _add(self, name: str, config: RunConfig, after: Sequence[str], **more: Any) -> str:
         """Add a job unless it is there, and return its name."""
-        self._jobs.setdefault(name, Job(name, verb, config, tuple(after), **more))
+        self._jobs.setdefault(name, Job(name, config, tuple(after), **more))
         return name
 
     def _arm(self, name: str, seed: int) -> str:
         """Add the jobs of an arm with one seed; return the name of the last one."""
         arm = self.arms[name]
-        verb = "combine" if arm.combine else "distill" if arm.teachers else "finetune"
         after = [self._arm(arm.start_from, seed)] if arm.start_from else []
         for number, stage in enumerate(arm.stages):
             at = f"{name}/seed-{seed}/stage-{number}"
             shared = {"seed": seed, "init": self._model_of(after)}
             make = self._mixture if stage.verb == "multitask" else self._pretraining
             config, taught = make(arm, stage, at, shared)
-            after = [self._add(at, stage.verb, config, [*after, *taught], arm=name)]
+            after = [self._add(at, config, [*after, *taught], arm=name)]
         shared = {"seed": seed, "init": self._model_of(after)}
         for target in self.targets:
             at = f"{name}/seed-{seed}/{target if len(self.targets) > 1 else 'student'}"
             score = self._combination if arm.combine else self._student
             config, taught = score(arm, target, at, shared)
-            self._add(at, verb, config, [*after, *taught], arm=name, scored=True)
+            self._add(at, config, [*after, *taught], arm=name, scored=True)
         return at
 
     def _model_of(self, jobs: Sequence[str]) -> str:
@@ -209,8 +205,8 @@ class Experiment:
                 single.run_dir.relative_to(config.run_dir).as_posix(): single
                 for single in single_teachers(ensemble)
             }
-            after = [self._add(one, "finetune", single, []) for one, single in singles.items()]
-            self._add(at, "teachers", ensemble, after)
+            after = [self._add(one, single, []) for one, single in singles.items()]
+            self._add(at, ensemble, after)
         return at
 
     def _pretraining(
@@ -244,7 +240,7 @@ class Experiment:
         """Write the training texts of a data set, each once, as a corpus, and return its path."""
         path = (self.config.run_dir / "rows" / f"{name}-text.jsonl").resolve()
         texts: dict[str, None] = {}
-        for example in _training_examples(name, self.config.data):
+        for example in examples_of(name, self.config.data):
             match example:
                 case TextExample():
                     texts[" ".join(example.texts)] = None
@@ -334,15 +330,16 @@ def _targets(config: ReproduceConfig) -> dict[str, dict[str, Any]]:
     }
 
 
-def _training_examples(name: str, source: SourceConfig) -> list[Any]:
-    return read_examples(find_dataset(name, source)[0], "train", root_of(name, source))
+def examples_of(name: str, source: SourceConfig, split: str = "train") -> list[Any]:
+    """Return the examples of a split."""
+    return read_examples(find_dataset(name, source)[0], split, root_of(name, source))
 
 
 def epochs_of_all(data: DistillDataConfig, files: Sequence[str]) -> float:
     """Return the epochs over the labelled rows alone that make as many updates as ``data.epochs``
     over these and the rows of ``files``.
     """
-    count = len(_training_examples(data.dataset, data))
+    count = len(examples_of(data.dataset, data))
     labelled = min(count, data.max_rows or count)
     unlabelled = len(read_unlabelled_rows(files, data.dataset, data))
     return data.epochs * (labelled + unlabelled) / labelled

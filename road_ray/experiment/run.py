@@ -19,13 +19,18 @@ from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.evaluation.glue import electra_score
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment, Job
-from road_ray.recipes.config import DemoConfig
+from road_ray.recipes.config import CombineConfig, DemoConfig, RunConfig
 from road_ray.recipes.evaluate import combine
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.several_runs import distill, teachers
-from road_ray.recipes.train.config import MultitaskConfig, TeachersConfig
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    FinetuneConfig,
+    MultitaskConfig,
+    TeachersConfig,
+)
 from road_ray.recipes.train.train import run_training
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.comparison_table import (
@@ -43,13 +48,13 @@ from road_ray.training.run_context import RunContext
 
 _log = logging.getLogger(__name__)
 KEYS = read_yaml(Path(__file__).with_name("demo.yaml")).values
-RECIPES: Mapping[str, Callable[..., Run]] = {
-    "pretrain": pretrain,
-    "multitask": run_training,
-    "finetune": run_training,
-    "teachers": teachers,
-    "distill": distill,
-    "combine": combine,
+RECIPES: Mapping[type[RunConfig], Callable[..., Run]] = {
+    PretrainConfig: pretrain,
+    MultitaskConfig: run_training,
+    FinetuneConfig: run_training,
+    TeachersConfig: teachers,
+    DistillConfig: distill,
+    CombineConfig: combine,
 }
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
 SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets
@@ -120,7 +125,7 @@ def run_experiment(
 
 def run_job(job: Job, context: RunContext | None = None) -> Run:
     """Run one job; one that is finished is read."""
-    return RECIPES[job.verb](job.config, context=context)
+    return RECIPES[type(job.config)](job.config, context=context)
 
 
 def experiment_table(
@@ -185,7 +190,11 @@ def _arm(
     jobs = [job for seed in runs for job in experiment.of_arm(name, seed) if job.scored]
     records = (job.config.run_dir / "hf" / MODEL_RECORD for job in jobs)
     sizes = (read_json(path).get("parameters") for path in records if path.is_file())
-    counts = [right_counts(read_run(job.config.run_dir)) for job in jobs if job.verb == "distill"]
+    counts = [
+        right_counts(read_run(job.config.run_dir))
+        for job in jobs
+        if isinstance(job.config, DistillConfig)
+    ]
     sums = [sum(column) for column in zip(*filter(None, counts), strict=False)]
     return arm_of(
         name,

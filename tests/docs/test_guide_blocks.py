@@ -92,7 +92,7 @@ def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretra
     scored = {job.arm: job for job in experiment.jobs if job.scored}
     rates = {arm: job.config.optimizer.peak_lr for arm, job in scored.items()}
     assert (rates["slow"], rates["fast"]) == (1e-5, 1e-4)
-    assert scored["taught"].verb == "distill"
+    assert scored["taught"].config.distillation.teachers
     assert [ensemble.data.epochs for ensemble in experiment.ensembles] == [5.0]
 
 

@@ -11,7 +11,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, row_order
 from road_ray.errors import ConfigError, DataError
 from road_ray.experiment.expand import TEACHER_SEED, Experiment
-from road_ray.recipes.train.config import DistillConfig, MultitaskConfig
+from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, MultitaskConfig
 from road_ray.system.files import write_text_atomic
 from road_ray.verbs import configure
 
@@ -49,7 +49,7 @@ def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path
     assert single.config.distillation.num_teachers == 1
     assert single.config.distillation.teachers[0].endswith("teacher-0/hf")
     (none,) = only(plan, "none")
-    assert (none.verb, none.scored) == ("finetune", True)
+    assert (type(none.config), none.scored) == (FinetuneConfig, True)
     assert len(scored(plan)) == 2 * len(plan.arms)
 
 

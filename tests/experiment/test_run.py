@@ -14,8 +14,9 @@ from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.train.config import MultitaskConfig
+from road_ray.recipes.train.config import FinetuneConfig, MultitaskConfig
 from road_ray.recipes.train.teaching_config import read_teacher_list
+from road_ray.recipes.train.train import run_training
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 
@@ -182,16 +183,13 @@ def test_an_experiment_of_ones_own_is_one_file(tiny, road, flags, tmp_path):
 
 def test_a_bug_in_one_arm_costs_no_other_result_and_skips_what_needs_it(tiny, monkeypatch):
     """An arm that raises ``TypeError``, and one that starts from it."""
-    from road_ray.experiment import run as module
-
-    finetune = module.RECIPES["finetune"]
 
     def broken(config, context=None):
         if "first" in config.run_dir.parts:
             raise TypeError("a bug")
-        return finetune(config, context=context)
+        return run_training(config, context=context)
 
-    monkeypatch.setattr(module, "RECIPES", {**module.RECIPES, "finetune": broken})
+    monkeypatch.setattr(demo, "RECIPES", {**demo.RECIPES, FinetuneConfig: broken})
     arms = {"none": {}, "first": {}, "second": {"start_from": "first"}}
     given = tiny("own", **{"data.dataset": "sst2", "data.max_rows": 20, "num_seeds": 1})
     given["experiment"] = {"arms": arms}
