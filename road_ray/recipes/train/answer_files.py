@@ -15,11 +15,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -37,7 +37,6 @@ from road_ray.data.task_and_dataset import (
     Tag,
     Task,
 )
-from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, transfer_spans
 from road_ray.distillation.stored_ensemble import Values
 from road_ray.errors import DataError
@@ -52,13 +51,6 @@ if TYPE_CHECKING:
 FILE_SHA256 = "file_sha256"  # of a teacher that is a file, in a manifest
 
 _log = logging.getLogger(__name__)
-
-
-class FileAnswers(NamedTuple):
-    """Answers of a file to the examples of a split: two arrays, which a worker gets in no time."""
-
-    values: Values  # one answer after the other
-    bounds: Longs  # [N + 1], where those of each example begin: at its end if it has no answer
 
 
 def file_entry(path: str, task: Task, label_map: LabelMap | None) -> dict[str, Any]:
@@ -84,10 +76,10 @@ def _rows(path: str) -> Iterable[tuple[str, Row]]:
     return placed_rows(rows, f"hf://{path}")
 
 
-def read_files(teachers: Teachers, split: Split) -> list[FileAnswers]:
-    """Return the answers of each teacher that is a file to the examples of ``split``. Raises
-    ``DataError`` for rows that are not there or are answered twice, values that are no answers and,
-    without models, rows that have neither a label nor an answer.
+def read_files(teachers: Teachers, split: Split) -> list[pa.LargeListArray]:
+    """Return the answers of each teacher that is a file to the examples of ``split``, null where
+    it has none. Raises ``DataError`` for rows that are not there or are answered twice, values that
+    are no answers and, without models, rows that have neither a label nor an answer.
     """
     if not teachers.files:
         return []
@@ -97,21 +89,19 @@ def read_files(teachers: Teachers, split: Split) -> list[FileAnswers]:
     if not isinstance(split.task.kind, Tag):  # whose rows all have tags
         file = replace(file, columns=replace(file.columns, label=None))
     rows = read_examples(file, "train", root_of(file.name, source))
-    given = list[FileAnswers]()
+    given = list[pa.LargeListArray]()
     for path in (entry["directory"] for entry in teachers.files.values()):
         found = _read_answers(path, split, rows, teachers.config.distillation.label_map)
-        answers = list[Answer]()
+        answers = list[Answer | None]()
         for example in split.examples:
             # A pair that is learnt in both orders has one answer unless the file has two.
-            turned = found.get(example.texts[::-1], ()) if example.id.endswith(" turned") else ()
+            turned = found.get(example.texts[::-1]) if example.id.endswith(" turned") else None
             answers.append(found.get(example.texts, turned))
-        lengths = np.array(list(map(len, answers)), np.int64)
-        if not (count := int((lengths > 0).sum())):
+        given.append(pa.array(answers, pa.large_list(pa.float32())))
+        if not (count := given[-1].drop_null()):
             raise DataError(f"{path}: answers none of the {len(answers)} training rows")
-        _log.info("%s: answers to %d of %d rows", path, count, len(answers))
-        values = np.fromiter(chain.from_iterable(answers), np.float32)
-        given.append(FileAnswers(values, bounds_of(lengths)))
-    answered = sum(np.diff(answers.bounds) for answers in given)
+        _log.info("%s: answers to %d of %d rows", path, len(count), len(answers))
+    answered = sum(x.is_valid().to_numpy(zero_copy_only=False) for x in given)
     unknown = [split.examples[number] for number in np.flatnonzero(answered == 0).tolist()]
     if not teachers.models and (lost := [e for e in unknown if e == e.unlabelled()]):
         raise DataError(
@@ -212,7 +202,7 @@ def readers_of(teachers: Teachers, split: Split) -> dict[int, Callable[[Longs, i
 
 
 def _logits(
-    answers: FileAnswers, features: Features, kind: Kind, rows: Longs, width: int
+    answers: pa.LargeListArray, features: Features, kind: Kind, rows: Longs, width: int
 ) -> Tensor:
     """Return the logits of rows, NaN for rows without an answer: ``[B, C]``, of spans ``[B, 2,
     width]`` and of tags ``[B, width, C]``.
@@ -222,10 +212,10 @@ def _logits(
         shape = (kind.width, width) if isinstance(kind, Span) else (width, kind.width)
     logits = np.full((len(rows), *shape), np.nan, np.float32)
     for place, row in enumerate(rows):
-        example = features.example[row]
-        answer = answers.values[slice(*answers.bounds[example : example + 2].tolist())]
-        if not len(answer):
+        cell = answers[int(features.example[row])]
+        if not cell.is_valid:
             continue
+        answer = cell.values.to_numpy()
         tokens = slice(*features.bounds[row : row + 2].tolist())
         if isinstance(kind, Span):
             assert features.offsets is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
@@ -32,7 +33,7 @@ from road_ray.distillation.weighting import Rule, default_rule, options_of, reso
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
 from road_ray.recipes.run_directory.input_files import identity_of
-from road_ray.recipes.train.answer_files import FILE_SHA256, FileAnswers, readers_of
+from road_ray.recipes.train.answer_files import FILE_SHA256, readers_of
 from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TrainConfig
 from road_ray.recipes.train.teaching_config import WeightingConfig
 from road_ray.training.worker import Worker
@@ -63,7 +64,7 @@ class Teachers:
     tokenizer: PreTrainedTokenizerFast  # the student's
     student: str  # its fingerprint
     store: Path | None  # directory of the models' tables; None: they answer during the training
-    answers: Sequence[FileAnswers] = ()  # of the teachers that are files, once they are read
+    answers: Sequence[pa.LargeListArray] = ()  # of the teachers that are files, once they are read
 
     @property
     def models(self) -> list[Mapping[str, Any]]:
