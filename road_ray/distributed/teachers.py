@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import ray
@@ -38,6 +38,8 @@ from road_ray.distributed.connection import driver_environment, environment_for_
 from road_ray.distributed.room import room, scale_up_seconds
 from road_ray.errors import ClusterError, RoadError, first_line
 
+Request = list[tuple[Any, Any]]
+"""A submitted batch: the actor of each teacher that was asked, and the reference of its answer."""
 Inputs = Mapping[str, NDArray[np.generic]]
 Answer = tuple[NDArray[np.generic], float, Mapping[str, float]]
 """Packed logits ``[B, ..., C]``, seconds of the forward pass, figures of the teacher."""
@@ -83,15 +85,6 @@ def packed_inputs(batch: Mapping[str, object]) -> Inputs:
     }
 
 
-class Request(NamedTuple):
-    """A submitted batch: for each teacher the actor that was asked, and the reference of its
-    answer.
-    """
-
-    actors: list[Any]
-    refs: list[Any]
-
-
 class ActorEnsemble(Ensemble):
     """Ensemble of teachers in actors. ``start_teachers`` creates one that owns its actors and stops
     them when it is closed; a copy, which may be sent to other processes, does not.
@@ -121,13 +114,9 @@ class ActorEnsemble(Ensemble):
 
     def part(self, numbers: Iterable[int]) -> ActorEnsemble:
         """Return the ensemble of the teachers of these numbers, which this one still owns."""
-        chosen = list(numbers)
-        return ActorEnsemble(
-            [self.actors[number] for number in chosen],
-            [self.directories[number] for number in chosen],
-            self.timeout_seconds,
-            self.start_timeout_seconds,
-        )
+        chosen = [(self.actors[number], self.directories[number]) for number in numbers]
+        actors, directories = zip(*chosen, strict=True)
+        return ActorEnsemble(actors, directories, self.timeout_seconds, self.start_timeout_seconds)
 
     def submit(self, batch: Mapping[str, object]) -> Request:
         """Send the batch to every teacher, to its replicas in turn, and return at once."""
@@ -136,26 +125,25 @@ class ActorEnsemble(Ensemble):
                 "the ensemble is closed, or its cluster has ended with another one that started it"
                 "\n  fix: start it again, and close the first ensemble of a process last"
             )
-        actors, inputs = [next(turn) for turn in self._turns], packed_inputs(batch)
-        sent = ray.put(inputs)  # once for all teachers
-        refs = [actor.compute.remote(sent) for actor in actors]
-        self._open.update(refs)
-        return Request(actors, refs)
+        sent = ray.put(packed_inputs(batch))  # once for all teachers
+        asked = [(actor, actor.compute.remote(sent)) for actor in map(next, self._turns)]
+        self._open.update(ref for _, ref in asked)
+        return asked
 
     def gather(self, handle: Request) -> Tensor:
         """Return the teachers' logits. ``-> [M, B, ..., C]``, fp32.
 
         Raises ``ClusterError`` for a lost teacher.
         """
-        if late := _late(handle.refs, self.timeout_seconds):
-            for number in map(handle.refs.index, late):
-                self._replace(number, handle.actors[number])
-            if late := _late(late, self.timeout_seconds + self.start_timeout_seconds):
+        refs, seconds = [ref for _, ref in handle], self.timeout_seconds
+        if late := _late(refs, seconds):
+            for number in map(refs.index, late):
+                self._replace(number, handle[number][0])
+            if late := _late(late, seconds + self.start_timeout_seconds):
                 reason = "was replaced and did not answer again"
-                raise self._lost_error(handle.refs.index(late[0]), reason)
-        seconds = self.timeout_seconds
-        answers = [self._answer(number, ref, seconds) for number, ref in enumerate(handle.refs)]
-        self._open -= set(handle.refs)
+                raise self._lost_error(refs.index(late[0]), reason)
+        answers = [self._answer(number, ref, seconds) for number, ref in enumerate(refs)]
+        self._open -= set(refs)
         self.stats = {  # seconds of the slowest forward pass, figures of the teachers
             "time/teacher_busy_seconds": max(busy for _, busy, _ in answers),
             **numbered({n: figures for n, (_, _, figures) in enumerate(answers)}),
