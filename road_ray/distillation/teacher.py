@@ -251,8 +251,8 @@ def check_parity(
     answers: Tensor,
     options: TeacherOptions = PLAIN,
     device: str | torch.device = "cpu",
-) -> list[float]:
-    """Return, for each teacher, the largest difference between the logits of its weights and its
+) -> float:
+    """Return the largest difference between the logits of the teachers' weights and their
     ``answers`` ``[M, B, ..., C]``, which came through ``path``. Teachers in int8 are compared with
     fp32.
 
@@ -260,11 +260,10 @@ def check_parity(
     """
     precision = options.precision
     plain = replace(options, compiled=False, precision="fp32" if precision == "int8" else precision)
-    differences = []
-    for index, directory in enumerate(directories):
-        reference = Teacher(directory, task, plain, device)
-        expected, actual = reference.logits(**inputs_of(batch)).cpu(), answers[index].cpu()
-        del reference  # one teacher at a time: the next may need its memory
+    largest = 0.0
+    for index, (directory, actual) in enumerate(zip(directories, answers.cpu(), strict=True)):
+        # One teacher at a time: the next may need its memory.
+        expected = Teacher(directory, task, plain, device).logits(**inputs_of(batch)).cpu()
         real = expected > -1000.0  # without the padding of spans, which is always equal
         scale = expected[real].abs().amax().item() if real.any() else 0.0
         allowed = _ALLOWED_FRACTION[precision] * max(1.0, scale)
@@ -281,5 +280,5 @@ def check_parity(
                 "distillation.precision=fp32, distillation.torch_compile=false\n"
                 "  kept: everything; no step was made"
             )
-        differences.append(difference)
-    return differences
+        largest = max(largest, difference)
+    return largest

@@ -224,12 +224,11 @@ class Teachers:
             few = rows[np.linspace(0, len(rows) - 1, min(_PARITY_ROWS, len(rows))).astype(np.int64)]
             batch = self._batch(split, texts, few)
             answers = ensemble.gather(ensemble.submit(batch))
-            differences = check_parity(
+            most = check_parity(
                 batch, self.directories, self.task, path, answers, self.options, device
             )
-            difference = {path: max(differences)}
-            precision = settings.precision
-            on_event("teachers_proven", rows=len(few), precision=precision, difference=difference)
+            proven = {"precision": settings.precision, "difference": {path: most}}
+            on_event("teachers_proven", rows=len(few), **proven)
         return ensemble
 
     def _label(
