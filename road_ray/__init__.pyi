@@ -516,6 +516,10 @@ class _Mixing(TypedDict, total=False):
     """Factor of the loss by data set or task. Empty: 1 for all, as in ROaD."""
 
 class _Distillation(TypedDict, total=False):
+    num_teachers: int | None
+    """Number of teachers that each row must have, files among them, so that a forgotten one is
+    an error; in a mixture of every data set, where one without teachers then needs the entry
+    `[]`. None: as many as `distillation.teachers` names. ROaD distils from three."""
     kd_weight: float
     """Weight of the distillation loss, from 0 to 1; the label loss gets the rest: (1 -
     kd_weight) * CE + kd_weight * T^2 * KL. 0: labels only. 1: teachers only. ROaD does not
@@ -584,10 +588,6 @@ class _Distillation(TypedDict, total=False):
     """Teachers by data set: a model or run directory, a hub name, a file of answers, a
     `teachers.json`, or a list of directories and files, or of a `teachers.json` and files.
     Data sets without an entry learn from labels only. Empty: no distillation."""
-    num_teachers: int | None
-    """Number of teachers that every data set of the mixture must have; a data set without
-    teachers then needs the entry `[]`. None: any number. Set it so that a forgotten data set
-    is an error."""
 
 class _Weighting(TypedDict, total=False):
     rule: (
@@ -809,6 +809,10 @@ class _Matching(TypedDict, total=False):
     [student layer, teacher layer], counted from 1."""
 
 class _DistillDistillation(TypedDict, total=False):
+    num_teachers: int | None
+    """Number of teachers that each row must have, files among them, so that a forgotten one is
+    an error; in a mixture of every data set, where one without teachers then needs the entry
+    `[]`. None: as many as `distillation.teachers` names. ROaD distils from three."""
     kd_weight: float
     """Weight of the distillation loss, from 0 to 1; the label loss gets the rest: (1 -
     kd_weight) * CE + kd_weight * T^2 * KL. 0: labels only. 1: teachers only. ROaD does not
@@ -878,9 +882,6 @@ class _DistillDistillation(TypedDict, total=False):
     """Teachers: model or run directories, hub names, files of answers (CSV, TSV, JSONL or
     Parquet, such as `road predict` writes), or one `teachers.json` of `road teachers`, which
     may have files beside it. Required."""
-    num_teachers: int | None
-    """Number of teachers that each row must have, files among them, so that a forgotten one is
-    an error. None: as many as `distillation.teachers` names. ROaD distils from three."""
     generations: int
     """Number of born-again generations (Furlanello et al. 2018): each student is the only
     teacher of the next. 1: one student. ROaD found no gain from more."""
@@ -1512,7 +1513,8 @@ def distill(
         JSONL or Parquet, such as `road predict` writes), or one `teachers.json` of `road
         teachers`, which may have files beside it. Required.
         num_teachers: Number of teachers that each row must have, files among them, so that a
-        forgotten one is an error. None: as many as `distillation.teachers` names. ROaD
+        forgotten one is an error; in a mixture of every data set, where one without teachers
+        then needs the entry `[]`. None: as many as `distillation.teachers` names. ROaD
         distils from three.
         host: Place of the teachers. `actors`: Ray actors, which several workers and runs can
         use. `process`: in every training process, which needs no Ray but the memory for all

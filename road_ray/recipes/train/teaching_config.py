@@ -49,6 +49,10 @@ class TeachingConfig(Config):
     et al. 2015; ROaD part 1, section 3.5.
     """
 
+    num_teachers: Free[int | None] = Field(None, ge=1)
+    """Number of teachers that each row must have, files among them, so that a forgotten one is an
+    error; in a mixture of every data set, where one without teachers then needs the entry ``[]``.
+    None: as many as ``distillation.teachers`` names. ROaD distils from three."""
     kd_weight: float = Field(0.5, ge=0, le=1)
     """Weight of the distillation loss, from 0 to 1; the label loss gets the rest: (1 - kd_weight) *
     CE + kd_weight * T^2 * KL. 0: labels only. 1: teachers only. ROaD does not print its value; 0.5
@@ -148,9 +152,6 @@ class DistillationConfig(TeachingConfig):
     """Teachers: model or run directories, hub names, files of answers (CSV, TSV, JSONL or Parquet,
     such as ``road predict`` writes), or one ``teachers.json`` of ``road teachers``, which may have
     files beside it. Required."""
-    num_teachers: Free[int | None] = Field(None, ge=1)
-    """Number of teachers that each row must have, files among them, so that a forgotten one is an
-    error. None: as many as ``distillation.teachers`` names. ROaD distils from three."""
     generations: int = Field(1, ge=1)
     """Number of born-again generations (Furlanello et al. 2018): each student is the only teacher
     of the next. 1: one student. ROaD found no gain from more."""
@@ -202,10 +203,6 @@ class MixTeachingConfig(TeachingConfig):
     """Teachers by data set: a model or run directory, a hub name, a file of answers, a
     ``teachers.json``, or a list of directories and files, or of a ``teachers.json`` and files. Data
     sets without an entry learn from labels only. Empty: no distillation."""
-    num_teachers: Free[int | None] = Field(None, ge=1)
-    """Number of teachers that every data set of the mixture must have; a data set without teachers
-    then needs the entry ``[]``. None: any number. Set it so that a forgotten data set is an error.
-    """
     temperature: float = Field(4.0, ge=0.01, le=1000)
     """Temperature T of teacher and student logits in the distillation loss. ROaD uses more than 3
     in this stage without naming the value; 4 is our choice."""
