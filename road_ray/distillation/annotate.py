@@ -41,8 +41,6 @@ def annotate(
             "distillation.average_loss: weighting.rule gives no weights to average losses with\n"
             "  fix: take a rule of weights, such as mean, correctness or confidence"
         )
-    if lookahead < 0:
-        raise ConfigError(f"distillation.lookahead is {lookahead}\n  allowed: 0 or more batches")
     for batch, handle in submitted(batches, ensemble, lookahead):
         yield _softened(batch, handle, ensemble, weigh, each)
 

@@ -26,7 +26,6 @@ from road_ray.distillation.teacher import (
     inputs_of,
     some_rows,
 )
-from road_ray.errors import DataError
 
 BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
 
@@ -88,12 +87,10 @@ def numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
 
 def stacked(answers: Sequence[Tensor]) -> Tensor:
     """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Answers in the teachers' own tokens differ in
-    length; they are padded to the longest. Raises ``DataError`` for numbers of classes that differ.
+    length; they are padded to the longest.
     """
-    for number, answer in enumerate(answers):
-        if answer.ndim == 2 and answer.shape != answers[0].shape:
-            shapes = f"{list(answer.shape)}, teacher 0 in {list(answers[0].shape)}"
-            raise DataError(f"teacher {number} answers in shape {shapes}")
+    if answers[0].ndim == 2:
+        return torch.stack([*answers])
     shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
     stack = answers[0].new_full((len(answers), *shape), PAD_LOGIT)
     for target, answer in zip(stack, answers, strict=True):
