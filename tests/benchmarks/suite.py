@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from road_ray.distributed.train.launch import launch
+from road_ray.recipes.config import RunConfig
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants, finetuning
@@ -103,15 +104,8 @@ def _in_ray(main: Main, setting: Any, address: str) -> threading.Thread:
     def fit() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             gpus = 1.0 if torch.cuda.is_available() else 0.0
-            launch(
-                _on_ray_worker,
-                setting,
-                main,
-                address,
-                workers=1,
-                gpus_per_worker=gpus,
-                scratch=Path(scratch),
-            )
+            run = RunConfig(run_dir=Path(scratch), workers=1, gpus_per_worker=gpus)
+            launch(_on_ray_worker, run, setting, main, address)
 
     thread = threading.Thread(target=fit, daemon=True)
     thread.start()
@@ -119,7 +113,7 @@ def _in_ray(main: Main, setting: Any, address: str) -> threading.Thread:
 
 
 def _on_ray_worker(
-    setting: Any, worker: Worker, context: RunContext, main: Any, address: str
+    config: Any, worker: Worker, context: RunContext, setting: Any, main: Any, address: str
 ) -> dict[str, float]:
     run(partial(main, worker=worker), setting, address)
     return {}

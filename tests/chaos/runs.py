@@ -21,10 +21,11 @@ SIZES = "sizes"
 
 def trained(settings, place, main, workers=2, min_workers=None) -> Path:
     """A pre-training on workers, each of which does ``main`` around the recipe's own."""
-    config = configure("pretrain", overrides=settings | {"run_dir": str(place)})
-    with open_run_directory(config) as directory:
+    how = {"run_dir": str(place), "workers": workers, "min_workers": min_workers}
+    config = configure("pretrain", overrides=settings | how)
+    with open_run_directory(config):
         recipe.prepare_corpus(config.data)
-        launch(main, config, workers=workers, min_workers=min_workers, scratch=directory)
+        launch(main, config)
     return place
 
 

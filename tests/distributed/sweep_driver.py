@@ -43,12 +43,12 @@ def run(directory, record, on_report):
     return replace(record, values=(value,), deviation=(None,), figures={"m": value})
 
 
-def work(task, worker, context):
+def work(config, worker, context, value):
     """What the worker of a nested trial does."""
     from road_ray.training.monitoring.metrics_journal import Journal
     from road_ray.training.monitoring.trackers import Tracker
 
-    directory, value = task
+    directory = config.run_dir
     report = Tracker(lambda step, row: context.on_row(step, STEPS, row))
     with Journal(directory, console="quiet", trackers={"callback": lambda: report}) as journal:
         for step in steps(directory, pace=1.5):
@@ -59,6 +59,7 @@ def work(task, worker, context):
 def run_nested(directory, record, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
+    from road_ray.recipes.config import RunConfig
     from road_ray.training.run_context import RunContext
     from tests.distributed.sweep_driver import work
 
@@ -66,9 +67,9 @@ def run_nested(directory, record, on_report):
         if step < total:
             on_report(step, total, row["m"])
 
-    task = directory, 1.0 - int(directory.name)  # each trial is worse than those before
-    context = RunContext(on_row=see)
-    metrics = launch(work, task, context=context, workers=1, scratch=directory)
+    value = 1.0 - int(directory.name)  # each trial is worse than those before
+    config = RunConfig(workers=1, run_dir=directory)
+    metrics = launch(work, config, value, context=RunContext(on_row=see))
     return replace(record, values=(metrics["m"],), deviation=(None,), figures=metrics)
 
 

@@ -110,6 +110,7 @@ import sys, ray
 from pathlib import Path
 from road_ray.distributed.public_ensemble import Ensemble
 from road_ray.distributed.train.launch import launch
+from road_ray.recipes.config import RunConfig
 from tests.distributed.test_public_ensemble import batch
 from tests.distributed.train.test_launch import report
 from tests.forked_workers import use_forked_workers
@@ -117,7 +118,7 @@ use_forked_workers()
 assert not ray.is_initialized()
 with Ensemble(sys.argv[2:], task="sst2") as ensemble:  # three, also on two cores
     assert ensemble.logits(batch()).shape == (3, 6, 2)
-    print(launch(report, 5, workers=1, scratch=Path(sys.argv[1])))
+    print(launch(report, RunConfig(workers=1, run_dir=Path(sys.argv[1]))))
 assert not ray.is_initialized()
 """
 
@@ -147,5 +148,5 @@ def test_without_a_cluster_it_brings_its_own_and_takes_it_away(
             timeout=500,
         )
     assert done.returncode == 0, done.stderr
-    assert str({"rank": 0, "size": 1, "extra": 0, "config": 5}) in done.stdout
+    assert str({"rank": 0, "size": 1, "extra": 0}) in done.stdout
     assert list(scratch.iterdir()) == []

@@ -1,7 +1,7 @@
 """Launch of a training: in this process or in Ray Train workers."""
 
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
@@ -12,19 +12,12 @@ Main = Callable[..., dict[str, float]]
 
 
 def launch(
-    main: Main,
-    config: object,
-    *extra: object,
-    context: RunContext | None = None,
-    workers: int = 0,
-    min_workers: int | None = None,
-    gpus_per_worker: float = 0.0,
-    address: str | None = None,
-    scratch: Path = Path("runs"),
+    main: Main, config: Any, *extra: object, context: RunContext | None = None
 ) -> dict[str, float]:
     """Run ``main(config, worker, context, *extra)`` here (``workers = 0``) or in that many Ray
-    Train workers, and return the result of rank 0. With ``min_workers`` a group that loses machines
-    continues with fewer, down to that number, and grows again.
+    Train workers, and return the result of rank 0. ``workers``, ``min_workers``,
+    ``gpus_per_worker``, ``address`` and ``run_dir`` are those of ``config``: with ``min_workers`` a
+    group that loses machines continues with fewer, down to that number, and grows again.
 
     A worker in another process gets a ``RunContext`` of its own, which stop requests reach and
     whose rows come back to ``context.on_row``.
@@ -34,10 +27,10 @@ def launch(
     checkpoints.
     """
     context = context or RunContext()
-    if workers > 1 and 0 < gpus_per_worker < 1:
+    if config.workers > 1 and 0 < config.gpus_per_worker < 1:
         raise ConfigError(
-            f"gpus_per_worker = {gpus_per_worker:g} with workers = {workers}: NCCL, which sums "
-            "their gradients, takes one worker for each GPU\n"
+            f"gpus_per_worker = {config.gpus_per_worker:g} with workers = {config.workers}: NCCL, "
+            "which sums their gradients, takes one worker for each GPU\n"
             "  allowed: 1 or more; a fraction with one worker, or for runs that train at once\n"
             "  fix: gpus_per_worker=1 with as many workers as there are GPUs; nothing was started"
         )
@@ -46,16 +39,9 @@ def launch(
         with oom_as_error(worker.rank, context):
             return main(config, worker, context, *extra)
 
-    if workers == 0:
+    if config.workers == 0:
         return run(Worker.alone(), context)
-    with connected(address):  # first: Ray reads its settings when it is imported
+    with connected(config.address):  # first: Ray reads its settings when it is imported
         from road_ray.distributed.train.worker_group import fit_worker_group
 
-        return fit_worker_group(
-            run,
-            context=context,
-            workers=workers,
-            min_workers=min_workers,
-            gpus_per_worker=gpus_per_worker,
-            scratch=scratch,
-        )
+        return fit_worker_group(run, config, context)

@@ -57,24 +57,18 @@ _COLLECTIVE_SECONDS = 1800
 
 
 def fit_worker_group(
-    main: Callable[[Worker, RunContext], dict[str, float]],
-    *,
-    context: RunContext,
-    workers: int,
-    min_workers: int | None,
-    gpus_per_worker: float,
-    scratch: Path,
+    main: Callable[[Worker, RunContext], dict[str, float]], config: Any, context: RunContext
 ) -> dict[str, float]:
-    """Run ``main(worker, context)`` in ``workers`` workers, or in as many as there is room for but
-    at least ``min_workers``; return the result of rank 0. Ray is connected.
+    """Run ``main(worker, context)`` in ``config.workers`` workers, or in as many as there is room
+    for but at least ``config.min_workers``; return the result of rank 0. Ray is connected.
 
     ``context`` is the driver's; each worker makes its own (see ``_on_worker``). What they tell each
-    other travels through files below ``scratch``, the run's directory, which all machines share.
+    other travels through files below ``config.run_dir``, which all machines share.
     """
-    resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
-    minimum = min_workers or workers
+    resources = {name: n for name, n in (("CPU", 1.0), ("GPU", config.gpus_per_worker)) if n}
+    minimum = config.min_workers or config.workers
     room("workers", minimum, resources, free=True, remedy=", or lower --workers")
-    storage = scratch.resolve() / ".ray"
+    storage = config.run_dir.resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
     storage.mkdir(parents=True)
@@ -85,14 +79,14 @@ def fit_worker_group(
         "messages": messages,
         "report_rows": context.on_row is not None,
     }
-    trainer = _trainer(settings, minimum, workers, resources, storage)
+    trainer = _trainer(settings, minimum, config.workers, resources, storage)
     # Ray Train's clean-up of placement groups looks for the only cluster on the machine, and fails
     # where there are several, unless it is told.
     propagate_environment_variable("RAY_ADDRESS")
     try:
         with temporary_variables({"RAY_ADDRESS": ray.get_runtime_context().gcs_address}):
             return _supervise(
-                lambda: _persistent(trainer.fit, scratch).return_value, messages, context
+                lambda: _persistent(trainer.fit, config.run_dir).return_value, messages, context
             )
     finally:
         shutil.rmtree(storage, ignore_errors=True)

@@ -19,6 +19,7 @@ from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.mixing import Phase, ScheduledSteps, phases_of
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
+from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import model_directory
@@ -30,7 +31,6 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
-    launch_run,
     load_finished_run,
     open_run_directory,
     open_training,
@@ -72,7 +72,7 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
         for phase in phases(config):  # once, before there are several workers
             encoding = encoding_at(config.address)
             prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
-        metrics = launch_run(main, config, context=context)
+        metrics = launch(main, config, context=context)
     return Run(directory, metrics)
 
 

@@ -15,9 +15,8 @@ from road_ray.config import to_dict, to_yaml
 from road_ray.config.base import resume_identity
 from road_ray.distributed.connection import check_machine
 from road_ray.distributed.environment_check import environment, revision, version_of
-from road_ray.distributed.train.launch import Main, launch
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
-from road_ray.recipes.config import WORKER_KEYS, RunConfig
+from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory import input_files, recorded_config
 from road_ray.recipes.run_directory.input_files import INPUTS
 from road_ray.recipes.run_directory.recorded_config import RECORD
@@ -173,16 +172,6 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
                 raise
             raise _write_error(directory, error) from error
         _complete(directory, keep=keep_checkpoints)
-
-
-def launch_run(
-    main: Main, config: RunConfig, *extra: object, context: RunContext | None
-) -> dict[str, float]:
-    """Run ``main(config, worker, context, *extra)`` in this process or in the configured workers,
-    within the open run directory.
-    """
-    places = {name: getattr(config, name) for name in (*WORKER_KEYS, "address")}
-    return launch(main, config, *extra, context=context, scratch=config.run_dir, **places)
 
 
 def lock_run_directory(directory: Path) -> TextIO:

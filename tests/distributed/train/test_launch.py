@@ -30,6 +30,7 @@ from road_ray.errors import (
     InterruptedRunError,
     RoadError,
 )
+from road_ray.recipes.config import RunConfig
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
 from road_ray.training.run_context import RunContext, StopRequest
@@ -43,13 +44,13 @@ PARALLEL = SimpleNamespace(max_concurrent=4, address=None, gpus_per_worker=0.0)
 
 def report(config, worker, context, *extra):
     """What a worker sees."""
-    return {"rank": worker.rank, "size": worker.size, "extra": sum(extra), "config": config}
+    return {"rank": worker.rank, "size": worker.size, "extra": sum(extra)}
 
 
-def journalled(config, worker, context):
+def journalled(worker, context):
     """Each worker writes rows; only the main process answers."""
     with Journal(
-        Path(config) / str(worker.rank),
+        Path("rows", str(worker.rank)),
         console="quiet",
         enabled=worker.rank == 0,
         trackers={"rows": lambda: Tracker(lambda *row: context.on_row(row[0], 3, row[1]))},
@@ -80,7 +81,7 @@ def fail(*_):
     raise DivergedError("step 7: loss nan\n  kept: step 6")
 
 
-def fall_once(number, place, worker, context):
+def fall_once(number, config, worker, context, place):
     """Rank 1 sends itself a signal the first time; afterwards the group adds up its ranks."""
     (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
     if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
@@ -89,7 +90,7 @@ def fall_once(number, place, worker, context):
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
-def fail_alone(place, worker, context):
+def fail_alone(config, worker, context, place):
     """Rank 1 raises an error of ours while rank 0 waits for it; both have started by then."""
     (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
     worker.barrier()
@@ -99,13 +100,13 @@ def fail_alone(place, worker, context):
     return {}
 
 
-def wait_for_a_stop(ready, worker=None, context=None):
+def wait_for_a_stop(config, worker=None, context=None):
     """A loop without end."""
     worker = worker or Worker.alone()
     with StopRequest(context) as stop:
         for step in range(10_000):
             time.sleep(0.05)
-            Path(ready).touch()
+            (config.run_dir / "ready").touch()
             if stop.after_step(step, worker)[0]:
                 raise InterruptedRunError(f"stopped after step {step}")
     return {}
@@ -117,8 +118,8 @@ def signal_when(ready, number):
 
 
 def report_place(config, worker, context, *extra):
-    journalled("rows", worker, context)
-    figures = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+    journalled(worker, context)
+    figures = {"here": float(Path("here.txt").is_file()), "threads": float(torch.get_num_threads())}
     figures["root"] = resolve_root(None)
     figures["seconds"] = float(os.environ.get(WARNS, "0"))
     return report(config, worker, context, *extra) | figures
@@ -151,14 +152,14 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
 
 
 def test_without_workers_it_is_a_call():
-    assert launch(report, 5, 1, 2) == {"rank": 0, "size": 1, "extra": 3, "config": 5}
+    assert launch(report, RunConfig(), 1, 2) == {"rank": 0, "size": 1, "extra": 3}
     with pytest.raises(DivergedError):
-        launch(fail, None)
+        launch(fail, RunConfig())
 
 
 def test_several_workers_on_one_gpu_are_refused_before_a_cluster_starts():
     with pytest.raises(ConfigError, match=r"gpus_per_worker = 0.5(?s:.)*NCCL(?s:.)*fix"):
-        launch(report, None, workers=2, gpus_per_worker=0.5)
+        launch(report, RunConfig(workers=2, gpus_per_worker=0.5))
 
 
 @pytest.mark.ray
@@ -178,10 +179,10 @@ class TestCluster:
         rows = []
         context = RunContext(on_row=lambda *row: rows.append(row))
         result = launch(
-            report_place, "here.txt", 1, 2, context=context, workers=2, scratch=Path("scratch")
+            report_place, RunConfig(workers=2, run_dir=Path("scratch")), 1, 2, context=context
         )
         assert signal.getsignal(signal.SIGINT) == before
-        seen = {"rank": 0, "size": 2, "extra": 3, "config": "here.txt", "root": tmp_path}
+        seen = {"rank": 0, "size": 2, "extra": 3, "root": tmp_path}
         assert result == seen | {"here": 1.0, "threads": 1.0, "seconds": 77.0}, (
             "relative paths mean the same there"
         )
@@ -190,7 +191,7 @@ class TestCluster:
 
     def test_our_error_on_one_worker_comes_out_as_it_is_and_starts_no_group_again(self, tmp_path):
         with pytest.raises(DivergedError) as raised:
-            launch(fail_alone, str(tmp_path), workers=2, scratch=tmp_path / "run")
+            launch(fail_alone, RunConfig(workers=2, run_dir=tmp_path / "run"), str(tmp_path))
         assert str(raised.value) == "step 7: loss nan\n  kept: step 6"
         assert raised.value.exit_code == 5
         assert len(list(tmp_path.glob("started-*"))) == 2
@@ -205,7 +206,7 @@ class TestCluster:
         thread = threading.Thread(target=signal_when, args=(ready, number))
         thread.start()
         with pytest.raises(InterruptedRunError, match="stopped after step"):
-            launch(wait_for_a_stop, str(ready), workers=2, scratch=tmp_path / "run")
+            launch(wait_for_a_stop, RunConfig(workers=2, run_dir=tmp_path))
         thread.join()
         assert signal.getsignal(signal.SIGTERM) is before
 
@@ -214,7 +215,7 @@ class TestCluster:
         thread = threading.Thread(target=signal_when, args=(ready, signal.SIGTERM))
         thread.start()
         with pytest.raises(InterruptedRunError):
-            run_all(wait_for_a_stop, [str(ready)] * 5, PARALLEL)
+            run_all(wait_for_a_stop, [RunConfig(run_dir=tmp_path)] * 5, PARALLEL)
         thread.join()
 
     @pytest.mark.chaos
@@ -223,7 +224,7 @@ class TestCluster:
     ):
         monkeypatch.setenv(HEALTH, "5")
         hang = partial(fall_once, signal.SIGSTOP)
-        result = launch(hang, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        result = launch(hang, RunConfig(workers=2, run_dir=tmp_path / "run"), str(tmp_path))
         assert result == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
         assert not Path("/proc", (tmp_path / "fallen").read_text()).exists(), "what hung lives on"
@@ -236,13 +237,13 @@ class TestCluster:
         place = tmp_path / "starts"
         place.mkdir()
         die = partial(fall_once, signal.SIGKILL)  # as the kernel does when memory runs out
-        assert launch(die, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
+        assert launch(die, RunConfig(workers=2, run_dir=tmp_path), str(place)) == {"sum": 3.0}
         assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
         assert re.search("worker 1 failed: .*\n  was it for memory?", caplog.text)
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
         with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
-            launch(report, 5, workers=9, scratch=tmp_path)
+            launch(report, RunConfig(workers=9, run_dir=tmp_path))
 
     def test_room_that_others_hold_is_not_waited_for_in_vain(self, monkeypatch):
         import ray
