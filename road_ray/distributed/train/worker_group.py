@@ -66,20 +66,36 @@ def fit_worker_group(
     other travels through files below ``config.run_dir``, which all machines share.
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", config.gpus_per_worker)) if n}
-    minimum = config.min_workers or config.workers
+    workers, minimum = config.workers, config.min_workers or config.workers
     room("workers", minimum, resources, free=True, remedy=", or lower --workers")
     storage = config.run_dir.resolve() / ".ray"
     # Earlier files are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
     storage.mkdir(parents=True)
     messages = Messages(storage)
-    settings = {
-        "main": main,
-        "environment": environment_for_workers(),
-        "messages": messages,
-        "report_rows": context.on_row is not None,
-    }
-    trainer = _trainer(settings, minimum, config.workers, resources, storage)
+    settings = main, environment_for_workers(), messages, context.on_row is not None
+    trainer = TorchTrainer(
+        _on_worker,
+        train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
+        torch_config=TorchConfig(
+            backend="nccl" if "GPU" in resources else "gloo", timeout_s=_COLLECTIVE_SECONDS
+        ),
+        scaling_config=ScalingConfig(
+            num_workers=workers if minimum == workers else (minimum, workers),
+            use_gpu="GPU" in resources,
+            resources_per_worker=resources,
+            elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
+        ),
+        run_config=RunConfig(
+            # New for each: Ray would resume its own bookkeeping, and the checkpoints are ours.
+            name=f"fit-{uuid.uuid4().hex[:12]}",
+            storage_path=str(storage),
+            failure_config=FailureConfig(max_failures=_MAX_FAILURES),
+            callbacks=[_Deaths(messages.deaths)],
+            # Ray would print the traceback of every error; the last one is raised.
+            logging_config=LoggingConfig(log_level="CRITICAL"),
+        ),
+    )
     # Ray Train's clean-up of placement groups looks for the only cluster on the machine, and fails
     # where there are several, unless it is told.
     propagate_environment_variable("RAY_ADDRESS")
@@ -141,38 +157,6 @@ def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext)
     return outcome.result()
 
 
-def _trainer(
-    settings: Mapping[str, Any],
-    minimum: int,
-    workers: int,
-    resources: Mapping[str, float],
-    storage: Path,
-) -> TorchTrainer:
-    """Return Ray's trainer."""
-    return TorchTrainer(
-        _on_worker,
-        train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
-        torch_config=TorchConfig(
-            backend="nccl" if "GPU" in resources else "gloo", timeout_s=_COLLECTIVE_SECONDS
-        ),
-        scaling_config=ScalingConfig(
-            num_workers=workers if minimum == workers else (minimum, workers),
-            use_gpu="GPU" in resources,
-            resources_per_worker=dict(resources),
-            elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
-        ),
-        run_config=RunConfig(
-            # New for each: Ray would resume its own bookkeeping, and the checkpoints are ours.
-            name=f"fit-{uuid.uuid4().hex[:12]}",
-            storage_path=str(storage),
-            failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            callbacks=[_Deaths(settings["messages"].deaths)],
-            # Ray would print the traceback of every error; the last one is raised.
-            logging_config=LoggingConfig(log_level="CRITICAL"),
-        ),
-    )
-
-
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
     """Tells the driver which workers died; lives beside Ray's controller."""
 
@@ -217,8 +201,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     group: it is told to the driver, and the other workers stop waiting because this one leaves
     their process group.
     """
-    settings = ray.get(config["settings"])
-    messages: Messages = settings["messages"]
+    main, environment, messages, report_rows = ray.get(config["settings"])
     if messages.failure() is not None:
         return None
     group = ray.train.get_context()
@@ -226,14 +209,14 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     worker = Worker(group.get_world_rank(), group.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    on_row = partial(append, messages.rows) if settings["report_rows"] else None
+    on_row = partial(append, messages.rows) if report_rows else None
     # Collective: True when the machine of any worker is about to be taken away.
     context = RunContext(
         on_row=on_row, preempted=lambda: ray.train.get_preemption_info() is not None
     )
-    with driver_environment(settings["environment"]), messages.reach(context):
+    with driver_environment(environment), messages.reach(context):
         try:
-            return settings["main"](worker, context)
+            return main(worker, context)
         except RoadError as error:
             messages.fail(error)
             if dist.is_initialized():
