@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +24,26 @@ Longs = NDArray[np.int64]
 Bytes = NDArray[np.int8]
 
 
+# Fields of an example that say what is right, and their values where that is not known.
+_GOLD: dict[str, Any] = {"label": None, "answer": None, "tags": None, "labelled": False}
+_GOLD |= dict.fromkeys(("answers", "labels", "references", "accepted"), ())
+
+
 @dataclass(frozen=True)
-class TextExample:
+class _Example:
+    def unlabelled(self) -> Self:
+        """Return a copy without labels and answers."""
+        return replace(self, **{name: _GOLD[name] for name in vars(self).keys() & _GOLD.keys()})
+
+
+@dataclass(frozen=True)
+class TextExample(_Example):
     """A sentence or a pair with its label as written in the file; ``where`` is ``file:line``."""
 
     id: str
     texts: tuple[str, ...]
     label: str | None
     where: str
-
-    def fold_text(self) -> str:
-        """Return the text that decides the fold; it is the same for a pair in either order."""
-        return "\n".join(sorted(self.texts, key=str.casefold))
-
-    def unlabelled(self) -> TextExample:
-        """Return a copy without the label."""
-        return replace(self, label=None)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class SpanExample:
+class SpanExample(_Example):
     """A question about a context. Without answers, the context does not answer it, or the answers
     are unknown (``labelled`` is False).
 
@@ -76,19 +80,9 @@ class SpanExample:
         """Question and context."""
         return (self.question, self.context)
 
-    def fold_text(self) -> str:
-        """Return the text that decides the fold: a model that has seen one question about a context
-        has seen the context.
-        """
-        return self.context
-
-    def unlabelled(self) -> SpanExample:
-        """Return a copy without answers and labels."""
-        return replace(self, answers=(), labels=(), references=(), accepted=(), labelled=False)
-
 
 @dataclass(frozen=True)
-class TagExample:
+class TagExample(_Example):
     """The words of a sentence with a tag each (IOB2 for entities), or without tags."""
 
     id: str
@@ -101,17 +95,9 @@ class TagExample:
         """The words."""
         return self.words
 
-    def fold_text(self) -> str:
-        """Return the text that decides the fold."""
-        return " ".join(self.words)
-
-    def unlabelled(self) -> TagExample:
-        """Return a copy without the tags."""
-        return replace(self, tags=None)
-
 
 @dataclass(frozen=True)
-class ChoiceExample:
+class ChoiceExample(_Example):
     """A question with its choices, and the index of the right one if it is known."""
 
     id: str
@@ -125,16 +111,20 @@ class ChoiceExample:
         """Question and choices."""
         return (self.question, *self.choices)
 
-    def fold_text(self) -> str:
-        """Return the text that decides the fold."""
-        return self.question
-
-    def unlabelled(self) -> ChoiceExample:
-        """Return a copy without the answer."""
-        return replace(self, answer=None)
-
 
 Example = TextExample | SpanExample | TagExample | ChoiceExample
+
+
+def fold_text(example: Example) -> str:
+    """Return the text that decides the fold: a model that has seen one question about a context has
+    seen the context; it is the same for a pair in either order.
+    """
+    match example:
+        case TextExample():
+            return "\n".join(sorted(example.texts, key=str.casefold))
+        case TagExample():
+            return " ".join(example.words)
+    return example.context if isinstance(example, SpanExample) else example.question
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.examples import NO_WINDOWS, Example, Ints, TextExample
+from road_ray.data.examples import NO_WINDOWS, Example, Ints, TextExample, fold_text
 from road_ray.data.readers.layouts import table_examples
 from road_ray.data.readers.squad import squad_rows
 from road_ray.data.readers.tables import Rows, named_rows, numbered_lines, table_rows
@@ -184,7 +184,7 @@ def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bo
 
 def _number_of(example: Example) -> int:
     """Return a number of 64 bits that follows from the text, ignoring case and white space."""
-    text = " ".join(example.fold_text().casefold().split())
+    text = " ".join(fold_text(example).casefold().split())
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
