@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.data.catalog import TASKS
 from road_ray.data.examples import (
     FURTHER,
     IMPOSSIBLE,
@@ -65,9 +66,8 @@ def encode(
     limits: Mapping[str, Any],
     *,
     train: bool = False,
-    further: Sequence[Task] = (),
 ) -> Features:
-    """Return the features of a split, with labels of the ``further`` tasks of spans.
+    """Return the features of a split, with labels of further tasks of spans.
 
     ``limits`` are those of ``row_limits`` or of the record of a model. ``windows`` other than
     ``none`` splits texts into windows with the label of their text, whose logits it pools; they do
@@ -81,7 +81,7 @@ def encode(
             of_kind, dataset, tokenizer, max_length_tokens=limit, train=train,
             stride_tokens=stride_tokens or 128,
         )  # fmt: skip
-        return replace(rows, gold=_span_labels(rows, of_kind, task, further))
+        return replace(rows, gold=_span_labels(rows, of_kind, task, dataset))
     if isinstance(task.kind, Tag):
         return encode_tags(of_kind, dataset.name, task, tokenizer, max_length_tokens=limit)
     if isinstance(task.kind, Choose):
@@ -151,7 +151,7 @@ def _checked(examples: Sequence[Example], dataset: Dataset, task: Task) -> list[
 
 
 def _span_labels(
-    rows: Features, examples: Sequence[SpanExample], task: Task, further: Sequence[Task]
+    rows: Features, examples: Sequence[SpanExample], task: Task, dataset: Dataset
 ) -> dict[str, NDArray[Any]]:
     """Return the answers of the windows, unknown where the question has no labels; with the label
     of joint spans, and ``labels/<task>`` of further tasks in windows with the answer and of
@@ -163,11 +163,11 @@ def _span_labels(
     if isinstance(task.kind, JointSpan):
         gold[IMPOSSIBLE] = bare.astype(np.float32)
     labelled = (gold["start_positions"] > 0) | bare
-    for other in further:
-        known = {label: number for number, label in enumerate(cast(Classify, other.kind).labels)}
-        numbers = [known[dict(e.labels)[other.name]] if e.labels else UNKNOWN for e in examples]
+    for other in dataset.also:
+        labels = cast(Classify, TASKS[other].kind).labels
+        numbers = [labels.index(dict(e.labels)[other]) if e.labels else UNKNOWN for e in examples]
         of_rows = np.array(numbers, np.int64)[rows.example]
-        gold[f"{FURTHER}{other.name}"] = np.where(labelled, of_rows, UNKNOWN)
+        gold[f"{FURTHER}{other}"] = np.where(labelled, of_rows, UNKNOWN)
     return gold
 
 

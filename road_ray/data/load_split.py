@@ -295,8 +295,7 @@ def load_split(
         pairs = [e for e in examples if isinstance(e, TextExample)]
         examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
     examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
-    limits, further = row_limits(source), [catalog.TASKS[other] for other in entry.also]
-    options: dict[str, Any] = {"limits": limits, "train": is_training, "further": further}
+    options: dict[str, Any] = {"limits": row_limits(source), "train": is_training}
     make = partial(encode, examples, entry, task, tokenizer, **options)
     if len(examples) >= LEAST_EXAMPLES:
         key = cache_key(examples, tokenizer, entry=entry, task=task, **options)
