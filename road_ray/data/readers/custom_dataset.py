@@ -39,22 +39,16 @@ LAYOUT_NAMES = ("table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "cho
 _NAME = re.compile(r"[^\W_][\w.-]{0,79}")
 SPANS = "mrc"  # task of the catalogue's spans; all heads of spans have one shape
 TOO_FEW_LABELS = "at least two, or a task; for numbers: kind: regress"
-_OF_LABEL_SETS = ("micro_f1", "macro_f1", "samples_f1", "subset_accuracy", "lrap")
-_METRICS = {
-    "span": ("exact", "f1"),
-    "tag": ("entity_f1",),
+_METRICS: dict[str, tuple[str, ...]] = {
+    "classify": ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman"),
+    "multi": ("micro_f1", "macro_f1", "samples_f1", "subset_accuracy", "lrap"),
     "regress": ("pearson", "spearman"),
-    "multi": _OF_LABEL_SETS,
-}
-_KNOWN_METRICS = {
-    "multi": _OF_LABEL_SETS,
     "span": ("exact", "f1", *(f"{m}_{code}" for code in ANSWER_LANGUAGES for m in ("exact", "f1"))),
     "tag": ("entity_f1", "entity_precision", "entity_recall"),
-    "regress": _METRICS["regress"],
     "choose": ("accuracy", "macro_f1", "matthews"),
 }
+_USUAL = {"classify": 1, "span": 2, "tag": 1, "choose": 1}  # first ones; of other kinds all
 _UNKNOWN = -100  # as examples.UNKNOWN, which would load numpy with a configuration
-_OF_LABELS = ("accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman")
 _F1_OF = "f1_of_"  # before a label, as in evaluation.metrics
 
 
@@ -239,7 +233,7 @@ class CustomDataset(Config):
 
     def check_metrics(self) -> None:
         """Raise ``ValueError`` for metrics that the kind and the labels do not have."""
-        known = _KNOWN_METRICS.get(self.kind, _OF_LABELS)
+        known = _METRICS[self.kind]
         if self.kind in ("classify", "multi"):
             known = (*known, *(f"{_F1_OF}{label}" for label in self._named_labels))
         if self.kind == "classify" and len(self.labels) > 2:
@@ -286,7 +280,7 @@ class CustomDataset(Config):
             folder="",
             columns=Columns(text, label, self.id, self.separator),
             splits=splits,
-            metrics=metrics or _METRICS.get(self.kind, ("accuracy",)),
+            metrics=metrics or _METRICS[self.kind][: _USUAL.get(self.kind)],
             hub=hub,
             label_map=self.label_map,
             dev_fraction=dev_fraction,
