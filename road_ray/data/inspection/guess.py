@@ -20,8 +20,7 @@ from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_so
 from road_ray.data.load_split import label_counts, sorted_labels, tag_labels
 from road_ray.data.readers.conll import TAG, word_and_tag
 from road_ray.data.readers.custom_dataset import CustomDataset
-from road_ray.data.readers.layouts import table_examples
-from road_ray.data.readers.sentences import MARKS
+from road_ray.data.readers.layouts import MARKS, table_examples
 from road_ray.data.readers.tables import missing_columns
 from road_ray.data.task_and_dataset import Columns, label_text, number_in, plain_label
 from road_ray.errors import ConfigError, DataError

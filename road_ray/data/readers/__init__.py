@@ -1,4 +1,4 @@
-"""Readers: one module for each file layout of published data sets.
+"""Readers of the file layouts of published data sets, and of tables of one's own.
 
 A reader turns a file into rows and rows into examples (``data/examples.py``), and names file and
 line in every error. ``layouts.py`` maps a layout's name to its functions and reads a split;

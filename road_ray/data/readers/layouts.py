@@ -1,13 +1,16 @@
-"""Registry of layouts, and the examples of a split from files below a root or from the hub.
+"""Registry of layouts, and the examples of a split from files below a root or from the hub; the
+layouts of sentences, pairs and choices, one a row of a table.
 
 A layout has three parts: a function from a file to its rows, one from a table of rows to
 examples, and, where the rows of its copy on the hub differ, one from such a row to that of a file.
 To add a layout, add these to ``LAYOUTS``; one of multiple-choice questions is an entry of
-``CHOICES``, a function from a row to question, choices and answer.
+``CHOICES``, a function from a row to question, choices and answer. Sentences and pairs: lines
+between tabs without quoting (GLUE: Wang et al. 2018), JSON with a list of rows for each task
+(Adversarial GLUE: Wang et al. 2021), or any table, whose columns the data set's entry names.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +19,6 @@ from typing import Any
 from road_ray.data.examples import ChoiceExample, Example, TextExample
 from road_ray.data.readers import squad
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
-from road_ray.data.readers.sentences import adv_glue_rows, glue_rows, sentences
 from road_ray.data.readers.tables import (
     Row,
     Rows,
@@ -25,18 +27,126 @@ from road_ray.data.readers.tables import (
     hub_rows,
     missing_columns,
     named_rows,
+    numbered_lines,
+    read_document,
+    refuse_repeated_columns,
 )
-from road_ray.data.task_and_dataset import Columns, Dataset, below_zero, plain_label
-from road_ray.errors import ConfigError, DataError, RoadError
+from road_ray.data.task_and_dataset import Columns, Dataset, below_zero, label_text, plain_label
+from road_ray.errors import ConfigError, DataError, RoadError, shorten
 from road_ray.system.files import nearest_path
 from road_ray.system.own_names import named_object
 
 SPLITS = ("train", "dev", "test")
 _NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
+# QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
+_MAX_RAGGED_FRACTION = 1e-3
 # Exceptions of a row that has another shape than its layout.
 _MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 _log = logging.getLogger(__name__)
+
+
+def sentences(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[TextExample]:
+    """Yield the rows of a table. Raises ``DataError`` for a missing column; that of the label may
+    be missing unless rows need it, and a JSON object behind the first may always lack it.
+    """
+    names, found = None, dataset.columns
+    label: object
+    for number, (where, row) in enumerate(rows):
+        if row.keys() != names:  # in a table: the first row
+            found = _columns_in(row, dataset.columns, labelled and names is None, where)
+            names = row.keys()
+        if isinstance(found.label, tuple):
+            label = _marked(found.label, row, where)
+        else:
+            label = None if found.label is None else row.get(found.label)
+        if found.separator is not None and isinstance(label, str):
+            label = [part for cell in label.split(found.separator) if (part := cell.strip())]
+        id = str(number) if found.id is None else str(row[found.id])
+        texts = tuple(check_text(row[name], where, name) for name in found.text)
+        yield TextExample(id, texts, None if label is None else label_text(label), where)
+
+
+def _columns_in(row: Row, columns: Columns, labelled: bool, where: str) -> Columns:
+    """Return the columns with every ``a|b`` replaced by the first of the two in the row."""
+
+    def first(name: str | int | tuple[str, ...] | None) -> Any:
+        options = name.split("|") if isinstance(name, str) else [name]
+        return next((option for option in options if option in row), options[0])
+
+    text, label, id = tuple(map(first, columns.text)), first(columns.label), first(columns.id)
+    labels = label if isinstance(label, tuple) else [label]
+    required = [*text, id, *(labels if labelled else [])]
+    if missing := [name for name in required if name is not None and name not in row]:
+        raise DataError(missing_columns(where, missing, list(row)))
+    return Columns(text, label, id, columns.separator)
+
+
+MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+_HIDDEN = ("", "none", "-1")
+
+
+def _marked(columns: Sequence[str], row: Row, where: str) -> list[str] | None:
+    """Return the columns of a row that have a 1 where others have a 0; None if all are empty or -1,
+    which hides labels.
+    """
+    cells = [str(row.get(column, "")).strip().lower() for column in columns]
+    if {*cells} <= {*_HIDDEN}:
+        return None
+    for column, cell in zip(columns, cells, strict=True):
+        if cell not in MARKS:
+            raise DataError(
+                f"{where}: column {column!r} = {shorten(repr(row.get(column)))}; allowed: 0 or 1\n"
+                "  fix: correct the row, or the columns in `label` of the data set's entry"
+            )
+    return [column for column, cell in zip(columns, cells, strict=True) if MARKS[cell]]
+
+
+def glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of GLUE's TSV, whose quotes are letters. Without a header its columns are
+    numbers. Raises ``DataError`` for rows of another number of columns, unless they are at most one
+    in a thousand, which are dropped with a warning.
+    """
+    lines = numbered_lines(path)
+    header: Sequence[str | int] = ()
+    if not all(isinstance(name, int) for name in columns.text):
+        header = next(lines, (1, ""))[1].split("\t")
+        refuse_repeated_columns(list(map(str, header)), f"{path}:1")
+    ragged: list[str] = []
+    num_rows = 0
+    for number, line in lines:
+        if not line:
+            continue
+        num_rows += 1
+        cells = line.split("\t")
+        header = header or range(len(cells))
+        if len(cells) == len(header):
+            yield f"{path}:{number}", dict(zip(header, cells, strict=True))
+            continue
+        ragged.append(
+            f"{path}:{number}: {len(cells)} columns, expected {len(header)}: {shorten(line)!r}"
+        )
+    if len(ragged) > num_rows * _MAX_RAGGED_FRACTION:
+        raise DataError(
+            f"{path}: {len(ragged)} of {num_rows} rows have too many or too few tabs\n"
+            f"  {first_faults(ragged)}\n"
+            "  fix: write one row a line, and no tab or line end inside a text"
+        )
+    if ragged:
+        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_faults(ragged))
+
+
+def adv_glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of one task in AdvGLUE's file, whose key is named as the column of ids; that
+    column has their numbers.
+    """
+    content, key = read_document(path), str(columns.id)
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        found = ", ".join(content) if isinstance(content, dict) else type(content).__name__
+        raise DataError(f"{path}: no list of rows {key!r}; found: {found}")
+    for number, row in enumerate(content[key]):
+        numbered = row | {key: number} if isinstance(row, dict) else row
+        yield f"{path}: {key}[{number}]", numbered
 
 
 def commonsenseqa(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from road_ray.data.readers.sentences import glue_rows
+from road_ray.data.readers.layouts import glue_rows
 from road_ray.data.readers.tables import numbered_lines, table_rows
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import DataError
