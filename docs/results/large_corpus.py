@@ -100,7 +100,7 @@ def measured(stage: str, command: list[str], cache: Path, **more: Any) -> dict[s
 
 def read_epoch(keys: dict[str, str]) -> None:
     """Read all batches of an epoch, as a training of so many steps would."""
-    from road_ray.data.batching import Batching, BatchStream
+    from road_ray.data.batching import BatchStream
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.prepare_corpus import prepare_corpus
     from road_ray.data.mixing import phases_of
@@ -114,8 +114,7 @@ def read_epoch(keys: dict[str, str]) -> None:
     )
     corpus, _ = prepare_corpus(data)
     (phase,) = phases_of(data, STEPS, seed=0)
-    batching = Batching(phase.batch_size, phase.seed, windows=corpus.windows)
-    stream = BatchStream(corpus, batching, pad_id=0)
+    stream = BatchStream(corpus, phase.batch_size, phase.seed, pad_id=0)
     rows = sum(len(stream[number]["rows"]) for number in range(stream.batches_per_epoch))
     assert rows == len(corpus)
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from transformers import CONFIG_MAPPING, AutoModel
 
-from road_ray.data.batching import Batching, BatchStream, padded_width
+from road_ray.data.batching import BatchStream, padded_width
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
@@ -48,7 +48,7 @@ def main(data: str) -> None:
         source = SourceConfig(root=data, max_rows=ROWS, max_length_tokens=length)
         features = load_split(name, "train", source, tokenizer).features
         for size in BATCH_SIZES:
-            stream = BatchStream(features, Batching(size, seed=0), pad_id=0)
+            stream = BatchStream(features, size, seed=0, pad_id=0)
             batches = [stream.row_numbers(k) for k in range(stream.batches_per_epoch)]
             lengths = [features.lengths[numbers] for numbers in batches]
             shuffled = np.random.default_rng(0).permutation(features.lengths)

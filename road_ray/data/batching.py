@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, cast
 
@@ -21,7 +20,7 @@ from road_ray.data.examples import FURTHER, UNKNOWN, Features, Longs
 from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from road_ray.data.corpus.memory_mapped_corpus import Corpus, Windows
+    from road_ray.data.corpus.memory_mapped_corpus import Corpus
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -84,16 +83,6 @@ NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what
 
 
 Rows: TypeAlias = "Features | Corpus"
-
-
-@dataclass(frozen=True)
-class Batching:
-    """Batch size and order of rows, the same on every worker."""
-
-    batch_size: int  # global, in examples
-    seed: int
-    most_tokens: int | None = None  # of a batch, padding counted; None: any number
-    windows: Windows | None = None  # of shards whose rows are shuffled together; None: all rows
 
 
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
@@ -213,12 +202,12 @@ class BatchTotals(NamedTuple):
 
 class BatchStream:
     """Endless batches of one data set: ``stream[k]`` is batch ``k``, of which worker ``rank`` of
-    ``size`` takes its share.
+    ``size`` takes its share. The ``batch_size`` is global, in examples.
 
-    Without ``windows`` an epoch is that of ``epoch_order``, or of ``token_budget_order`` where
-    batches have at most ``most_tokens``. Else the shards are in a random order, another one in each
-    epoch, and a window is a fixed number of consecutive rows in that order, the last the rest. Its
-    rows are shuffled and batched as by ``epoch_order``.
+    An epoch is that of ``epoch_order``, or of ``token_budget_order`` where batches have at most
+    ``most_tokens``. If the rows have ``windows``, the shards are in a random order, another one in
+    each epoch, and a window is a fixed number of consecutive rows in that order, the last the rest.
+    Its rows are shuffled and batched as by ``epoch_order``.
 
     With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
     for the global batch, so masking does not depend on the number of workers or on a resume.
@@ -227,30 +216,34 @@ class BatchStream:
     def __init__(
         self,
         rows: Rows,
-        batching: Batching,
+        batch_size: int,
+        seed: int,
+        most_tokens: int | None = None,
         *,
         pad_id: int,
         rank: int = 0,
         size: int = 1,
         noise_channels: int = 0,
     ) -> None:
-        self.rows, self.batching, self.pad_id = rows, batching, pad_id
+        self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
+        self.most_tokens = most_tokens
+        self.windows = None if isinstance(rows, Features) else rows.windows
         self.share = slice(rank, None, size)
         self.name, self.noise_channels = rows.dataset, noise_channels
         if len(rows) == 0:
             raise DataError(f"data set {self.name}: 0 usable rows")
-        self._lengths, most = rows.lengths, batching.most_tokens
+        self._lengths = rows.lengths
         needed = self._width(self._lengths) * rows.choices * size
-        if most is not None and most < needed:
+        if most_tokens is not None and most_tokens < needed:
             raise ConfigError(
-                f"data.max_batch_tokens = {most}: the longest rows of "
+                f"data.max_batch_tokens = {most_tokens}: the longest rows of "
                 f"{self.name} take {needed}, one for each of {size} workers"
                 f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
             )
         self._batches = lru_cache(maxsize=2)(self._batches_of)
         if (smallest := self._lay_out()) < size:
             raise ConfigError(
-                f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
+                f"batch_size = {batch_size}: the smallest batch of {self.name} "
                 f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
                 "  allowed: at least one example a worker\n"
                 "  fix: raise batch_size (or max_batch_tokens), or lower workers"
@@ -262,12 +255,12 @@ class BatchStream:
 
     def _lay_out(self) -> int:
         """Set the sizes of an epoch and of its windows; return the smallest batch size."""
-        if (windows := self.batching.windows) is None:
+        if (windows := self.windows) is None:
             self.num_windows = self.batches_per_window = 1  # the epoch
             sizes = [len(rows) for rows in self._batches(0, 0)]
             self.batches_per_epoch = len(sizes)
             return min(sizes)
-        self.rows_per_epoch, batch_size = int(windows.starts[-1]), self.batching.batch_size
+        self.rows_per_epoch, batch_size = int(windows.starts[-1]), self.batch_size
         self.batches_per_window = max(1, windows.rows // batch_size)
         self.rows_per_window = self.batches_per_window * batch_size
         self.num_windows = max(1, self.rows_per_epoch // self.rows_per_window)
@@ -283,15 +276,14 @@ class BatchStream:
         return self._batches(epoch, window)[position - window * self.batches_per_window]
 
     def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
-        lengths, windows, seed = self._lengths, self.batching.windows, self.batching.seed
-        size, most_tokens = self.batching.batch_size, self.batching.most_tokens
+        lengths, windows, seed, size = self._lengths, self.windows, self.seed, self.batch_size
         if windows is None:
             # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
             # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
             rng = np.random.default_rng((seed, 0, epoch))
-            if most_tokens is None:
+            if self.most_tokens is None:
                 return epoch_order(lengths, size, rng)
-            return token_budget_order(lengths, most_tokens // self.rows.choices, size, rng)
+            return token_budget_order(lengths, self.most_tokens // self.rows.choices, size, rng)
         rows, shards = self._rows_of(epoch, window)
         if windows.expect is not None:
             following = (epoch, window + 1) if window + 1 < self.num_windows else (epoch + 1, 0)
@@ -302,11 +294,11 @@ class BatchStream:
 
     def _rows_of(self, epoch: int, window: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of a window in the order of its shards, and these shards."""
-        assert self.batching.windows is not None
-        starts, first = self.batching.windows.starts, window * self.rows_per_window
+        assert self.windows is not None
+        starts, first = self.windows.starts, window * self.rows_per_window
         is_last = window + 1 == self.num_windows
         places = np.arange(first, self.rows_per_epoch if is_last else first + self.rows_per_window)
-        rng = np.random.default_rng((self.batching.seed, 6, epoch))
+        rng = np.random.default_rng((self.seed, 6, epoch))
         order = rng.permutation(len(starts) - 1)
         edges = np.cumsum([0, *np.diff(starts)[order]])
         of = np.searchsorted(edges, places, side="right") - 1
@@ -318,7 +310,7 @@ class BatchStream:
         windows, whose lengths are not all available, sizes are estimated from the first batch.
         """
         epochs, rest = divmod(max(batches, 0), self.batches_per_epoch)
-        if self.batching.windows is not None:
+        if self.windows is not None:
             rows, tokens, positions = self._sizes(range(1)).tolist()
             share = max(batches, 0) / self.batches_per_epoch * len(self.rows) / rows
             return BatchTotals(*(round(share * size) for size in (rows, tokens, positions)))
@@ -347,7 +339,7 @@ class BatchStream:
         batch["rows"] = torch.from_numpy(own_rows.copy())
         if self.noise_channels:
             shape = self.noise_channels, len(numbers), width
-            drawn = noise_of_share((self.batching.seed, 1, number), shape, self.share)
+            drawn = noise_of_share((self.seed, 1, number), shape, self.share)
             batch["noise"] = torch.from_numpy(drawn)
         if isinstance(self.rows, Features):
             batch |= labels_of(self.rows, own_rows, width)

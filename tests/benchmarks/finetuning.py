@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from road_ray.data import catalog, miniature
-from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.batching import BatchStream
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import SpanExample, TextExample
 from road_ray.data.load_split import Split, load_split
@@ -86,7 +86,7 @@ def ours(study: Study, connection: Connection) -> None:
     tokenizer = study.tokenizer()
     split = study.split(tokenizer)
     stream = BatchStream(
-        split.features, Batching(study.batch_size, _SEED), pad_id=int(tokenizer.pad_token_id)
+        split.features, study.batch_size, _SEED, pad_id=int(tokenizer.pad_token_id)
     )
 
     def steps(start: int) -> Iterator[list[Any]]:

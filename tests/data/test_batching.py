@@ -9,7 +9,6 @@ import torch
 
 from road_ray.data.batching import (
     NOISE_CHANNELS,
-    Batching,
     BatchStream,
     allowed_positions,
     epoch_order,
@@ -39,7 +38,9 @@ def features(count=37, seed=0, longest=30):
 def stream(rows=None, *, batch_size=8, seed=3, most_tokens=None, noise=True, rank=0, size=1):
     return BatchStream(
         features() if rows is None else rows,
-        Batching(batch_size, seed, most_tokens),
+        batch_size,
+        seed,
+        most_tokens,
         pad_id=0,
         rank=rank,
         size=size,
@@ -208,7 +209,7 @@ def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, mo
 
 @pytest.mark.parametrize("most_tokens", [None, 128])
 def test_sizes_of_batches_are_known_without_making_them(most_tokens):
-    made = BatchStream(features(), Batching(8, 3, most_tokens), pad_id=0)
+    made = BatchStream(features(), 8, 3, most_tokens, pad_id=0)
     for epochs in (1, 3):
         count = epochs * made.batches_per_epoch
         masks = [made[number]["attention_mask"] for number in range(count)]

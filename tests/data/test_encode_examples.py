@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from road_ray.data import load_split as module
-from road_ray.data.batching import Batching, BatchStream, labels_of, pad
+from road_ray.data.batching import BatchStream, labels_of, pad
 from road_ray.data.catalog import dataset, task
 from road_ray.data.config import SourceConfig
 from road_ray.data.encode_examples import cache_key, encode, load_or_encode
@@ -177,9 +177,7 @@ def test_labels_are_padded_beside_their_tokens(letters):
     assert labels[0].tolist() == [-100, 0, *[-100] * 4]
     assert labels[1].tolist() == [-100, 0, 1, *[-100] * 3]
     assert (labels[2] == -100).all()
-    shares = [
-        BatchStream(rows, Batching(3, seed=0), pad_id=0, rank=rank, size=2)[0] for rank in (0, 1)
-    ]
+    shares = [BatchStream(rows, 3, seed=0, pad_id=0, rank=rank, size=2)[0] for rank in (0, 1)]
     assert sum(len(share["labels"]) for share in shares) == 3
     assert all(share["labels"].shape == share["input_ids"].shape for share in shares)
 

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from road_ray.config import InvalidConfig, load
-from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.batching import BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.examples import Features
 from road_ray.data.mixing import (
@@ -138,7 +138,7 @@ def rows(length, count=10):
 def steps_of(*overrides):
     phases = phases_of(configured(*overrides), 10, seed=3)
     options = {"pad_id": 0, "noise_channels": 3}
-    batchings = [(rows(p.max_length_tokens), Batching(p.batch_size, p.seed)) for p in phases]
+    batchings = [(rows(p.max_length_tokens), p.batch_size, p.seed) for p in phases]
     return ScheduledSteps(phases, tuple(BatchStream(*b, **options) for b in batchings), passes=2)
 
 

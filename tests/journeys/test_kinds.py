@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import road_ray as rr
-from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.batching import BatchStream
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
@@ -74,7 +74,7 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     name, run = trained
     chosen = task(name)
     split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(run.hf_dir))
-    stream = BatchStream(split.features, Batching(4, seed=0), pad_id=0)
+    stream = BatchStream(split.features, 4, seed=0, pad_id=0)
     ensemble = LocalEnsemble([run.hf_dir, run.hf_dir], chosen)
     student = load_trained(str(run.hf_dir), chosen).eval()
     (batch,) = annotate([stream[0]], ensemble, resolve("mean"))

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from transformers import ElectraModel
 
-from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream
+from road_ray.data.batching import NOISE_CHANNELS, BatchStream
 from road_ray.data.examples import Features
 from road_ray.data.task_and_dataset import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
@@ -64,7 +64,7 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
 
 def stream(features, *, batch_size=8, rank=0, size=1, noise_channels=NOISE_CHANNELS):
     share = {"rank": rank, "size": size, "noise_channels": noise_channels}
-    return BatchStream(features, Batching(batch_size, seed=5), pad_id=0, **share)
+    return BatchStream(features, batch_size, seed=5, pad_id=0, **share)
 
 
 def training(directory, **options):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from road_ray.data.batching import Batch, Batching, BatchStream
+from road_ray.data.batching import Batch, BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
@@ -125,7 +125,8 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     streams = (
         BatchStream(
             corpus,
-            Batching(phase.batch_size, phase.seed, windows=corpus.windows),
+            phase.batch_size,
+            phase.seed,
             pad_id=pad_id_of(tokenizer),
             rank=worker.rank,
             size=worker.size,

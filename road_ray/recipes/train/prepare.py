@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.batching import BatchStream
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.examples import UNKNOWN
 from road_ray.data.load_split import Split, tasks_of, training_tokenizer
@@ -90,9 +90,9 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     if worker.is_main:
         log_heads(config.init, heads)
         warn_of_rates(config, str(model.encoder.config.model_type))
-    batching = Batching(data.batch_size, config.seed, data.max_batch_tokens)
+    order = (data.batch_size, config.seed, data.max_batch_tokens)
     share = {"pad_id": pad_id_of(tokenizer), "rank": worker.rank, "size": worker.size}
-    streams = {n: BatchStream(split.features, batching, **share) for n, split in splits.items()}
+    streams = {n: BatchStream(split.features, *order, **share) for n, split in splits.items()}
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     total = config.training.steps or 0  # required of a mixture, which has no epochs
     if isinstance(config, FinetuneConfig):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.batching import BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus, documents
 from road_ray.data.corpus.memory_mapped_corpus import CachedShards, Shard, open_corpus
@@ -73,8 +73,7 @@ def all_rows(corpus):
 
 def stream_of(corpus, data):
     (phase,) = phases_of(data, 10, seed=3)
-    batching = Batching(phase.batch_size, phase.seed, windows=corpus.windows)
-    return BatchStream(corpus, batching, pad_id=0)
+    return BatchStream(corpus, phase.batch_size, phase.seed, pad_id=0)
 
 
 def test_rows_and_batches_are_those_of_a_directory(data, tmp_path):
