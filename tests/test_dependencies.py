@@ -19,8 +19,9 @@ EXTRAS = {  # the only modules that may import packages of an extra
     "road_ray/distributed/serving/api.py": ("serve",),
     "road_ray/distributed/serving/deployment.py": ("serve",),
     "road_ray/distributed/serving/server.py": ("serve",),
-    "road_ray/inference/onnx_model.py": ("onnx",),
+    "road_ray/inference/load_model.py": ("onnx",),
     "road_ray/models/load_weights.py": ("adapters",),
+    "road_ray/recipes/export.py": ("onnx",),
     "road_ray/training/monitoring/trackers.py": ("wandb", "mlflow"),
 }
 

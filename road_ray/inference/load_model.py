@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,8 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError, ConfigError, require
 from road_ray.evaluation.metrics import stored_threshold
-from road_ray.inference.onnx_model import ONNX, OnnxModel
 from road_ray.inference.predictor import ChooseAny, Predictor
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
@@ -38,6 +37,8 @@ from road_ray.models.precision import autocast_dtype, default_device
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
 
+ONNX = "onnx"  # the part of road_ray.json on an exported model
+_ERRORS_ONLY = 3  # severity of ONNX Runtime's log
 _DEFAULT_LABELS = ("LABEL_0", "LABEL_1")  # of transformers, for a config.json without labels
 _SPANS, _TAGS = "ForQuestionAnswering", "ForTokenClassification"
 _CHOICES, _LABELS = "ForMultipleChoice", "ForSequenceClassification"
@@ -178,3 +179,38 @@ def _check_onnx_options(place: Path, device: str | None, precision: Precision) -
             f"{key} = {value}: {place} is an ONNX model, which runs in its own precision on the "
             f"CPU\n  fix: leave {key} out, or name the model that was exported"
         )
+
+
+class OnnxModel:
+    """A model in ONNX Runtime on the CPU; ``model(batch)`` returns its logits.
+
+    It uses as many threads as PyTorch, so ``OMP_NUM_THREADS`` counts. Raises ``ConfigError`` if
+    ONNX Runtime is not installed, ``CheckpointError`` for a file that it cannot read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        require("ONNX", "onnx", "onnxruntime")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # ONNX Runtime raises a dozen types of its own
+            raise CheckpointError(
+                f"{path}: ONNX Runtime cannot read it: {' '.join(str(error).split())[:200]}\n"
+                "  fix: repeat `road export`"
+            ) from error
+        self._inputs = [tensor.name for tensor in self._session.get_inputs()]
+
+    def __call__(self, batch: Batch) -> Tensor:
+        tensors: Mapping[str, Any] = batch
+        # The exported model has an input for segments, also where the tokenizer gives none.
+        zeros = torch.zeros_like(batch["input_ids"])
+        inputs = {name: tensors.get(name, zeros).numpy() for name in self._inputs}
+        (logits,) = self._session.run(None, inputs)
+        return torch.from_numpy(logits)

@@ -12,9 +12,8 @@ from road_ray.data.task_and_dataset import JointSpan, Task
 from road_ray.errors import CheckpointError
 from road_ray.inference.hub_upload import model_files
 from road_ray.inference.load_model import load
-from road_ray.inference.onnx_model import check_equal, export_onnx
 from road_ray.models.multitask import MultitaskModel
-from road_ray.recipes.export import export
+from road_ray.recipes.export import check_equal, export, export_onnx
 from tests.data.test_equals_transformers import MAKERS
 from tests.published import TEXTS, load_multitask, publish
 
