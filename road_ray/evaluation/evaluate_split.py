@@ -312,15 +312,14 @@ def _evaluate_spans(
     joint = isinstance(split.task.kind, JointSpan)
     predictions = best_spans(split.features, examples, logits, joint=joint)
     known = [example for example in examples if example.labelled]
-    pairs = zip(examples, predictions, strict=True)
-    scored = [prediction for example, prediction in pairs if example.labelled]
-    untuned = squad.untuned_threshold(known)
     threshold = None if isinstance(rule.threshold, Mapping) else rule.threshold
-    if threshold is None and rule.tune and untuned == 0.0:
-        threshold = squad.choose_threshold(known, scored)
-    limit = untuned if threshold is None else threshold
     if not known:
+        limit = np.inf if threshold is None else threshold
         return Evaluation({}, threshold, predictions, limit, split=split)
-    found = squad.score(known, scored, threshold) | squad.answerability(known, scored, limit)
-    diagnostics = squad.span_diagnostics(known, scored, limit)
+    texts = {answer.id: answer.text for answer in predictions}
+    scored = squad.Scored(known, texts, {answer.id: answer.null_odds for answer in predictions})
+    if threshold is None and rule.tune and scored.untuned == 0.0:
+        _, threshold = scored.best()
+    limit = scored.untuned if threshold is None else threshold
+    found, diagnostics = scored.metrics(threshold), scored.diagnostics(limit)
     return Evaluation(found, threshold, predictions, limit, split=split, diagnostics=diagnostics)

@@ -16,7 +16,6 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +106,8 @@ def evaluate(
             )
     if not examples or any(math.isnan(odds[example.id]) for example in examples):
         raise DataError("data set to score: no questions, or odds of no answer that are NaN")
-    scores = _scores(examples, predictions, odds, threshold)
-    if no_answer_probabilities is None:
-        return {name: score for name, score in scores.items() if not name.startswith("best_")}
-    return scores
+    scored = Scored(examples, predictions, odds)
+    return scored.at(threshold) | ({} if no_answer_probabilities is None else scored.best()[0])
 
 
 def _examples(item: SpanExample | Mapping[str, Any]) -> list[SpanExample]:
@@ -129,59 +126,129 @@ def _examples(item: SpanExample | Mapping[str, Any]) -> list[SpanExample]:
     ]
 
 
-def _scores(
-    examples: Sequence[SpanExample],
-    texts: Mapping[str, str],
-    odds: Mapping[str, float],
-    threshold: float,
-) -> dict[str, float]:
-    # A question that is there twice counts once, as in the official script.
-    examples = list({example.id: example for example in examples}.values())
-    agreed = [e for e in examples if len(e.references) < 2 or agreement(e.references) >= _AGREED]
-    examples = agreed or examples
-    exact, f1 = dict[str, float](), dict[str, float]()
-    for example in examples:
-        text = texts[example.id]
-        exact[example.id], f1[example.id] = raw_scores(example, text)
-        if len(example.references) > 1:
-            # The mean over the references of the best F1 over the others, by which a model is
-            # scored as an annotator is. Source: Choi et al. 2018, section 5.1.
-            of_each = [token_f1(reference, text) for reference in example.references]
-            best = [max(of_each[:n] + of_each[n + 1 :]) for n in range(len(of_each))]
-            f1[example.id] = sum(best) / len(best)
-    groups = {
-        "": examples,
-        "HasAns_": [example for example in examples if example.answers],
-        "NoAns_": [example for example in examples if not example.answers],
-    }
-    result: dict[str, float] = {}
-    for prefix, group in groups.items():
-        if not group:
-            continue
-        for name, scores in (("exact", exact), ("f1", f1)):
-            points = [
-                float(not example.answers) if odds[example.id] > threshold else scores[example.id]
-                for example in group
-            ]
-            result[f"{prefix}{name}"] = 100.0 * sum(points) / len(group)
-        result[f"{prefix}total"] = len(group)
-    for name, scores in (("exact", exact), ("f1", f1)):
-        found = _best_threshold(examples, texts, scores, odds)
-        result[f"best_{name}"], result[f"best_{name}_thresh"] = found
-    return result
+class Scored:
+    """Exact match and F1 of the ``texts`` that answer questions, by id, from which the scores at
+    any threshold of ``odds`` follow. A question that is there twice counts once, as in the official
+    script.
+    """
+
+    def __init__(
+        self, examples: Sequence[SpanExample], texts: Mapping[str, str], odds: Mapping[str, float]
+    ) -> None:
+        asked = list({example.id: example for example in examples}.values())
+        self.odds = np.array([odds[example.id] for example in asked])
+        self.unanswerable = np.array([not example.answers for example in asked])
+        self.silent = np.array([not texts[example.id] for example in asked])
+        self.raw = np.array([raw_scores(example, texts[example.id]) for example in asked])
+        self.counted = np.ones(len(asked), dtype=bool)
+        for number, references in enumerate(example.references for example in asked):
+            if len(references) > 1:  # the model is scored as an annotator is
+                given = [texts[asked[number].id]] * len(references)
+                self.raw[number, 1] = _one_left_out(references, given)
+                self.counted[number] = _one_left_out(references, references) >= _AGREED
+        self.counted |= not self.counted.any()
+        self.untuned = 0.0 if self.unanswerable.any() else np.inf
+        """Threshold of ``exact`` and ``f1``: by the rule of SQuAD 1.1 every question is answered
+        if none is without an answer."""
+
+    def at(self, threshold: float) -> dict[str, float]:
+        """Return the official scores at a threshold."""
+        result = dict[str, float]()
+        refused = (self.odds > threshold)[:, None]
+        points = np.where(refused, self.unanswerable[:, None], self.raw)
+        groups = {"": True, "HasAns_": ~self.unanswerable, "NoAns_": self.unanswerable}
+        for prefix, group in groups.items():
+            columns = points[self.counted & group].T.tolist()
+            if not columns[0]:
+                continue
+            for name, column in zip(("exact", "f1"), columns, strict=True):
+                result[f"{prefix}{name}"] = 100.0 * sum(column) / len(column)
+            result[f"{prefix}total"] = len(columns[0])
+        return result
+
+    def best(self) -> tuple[dict[str, float], float]:
+        """Return the best scores over all thresholds, each with the lowest threshold that reaches
+        it, and the threshold to store for the best F1.
+
+        As in the official script, abstaining everywhere is threshold 0.0, and questions of equal
+        odds are added one by one although no threshold separates them. A threshold of 0.0 lets
+        answers of negative odds through: the one to store is below all odds then.
+        """
+        order = np.argsort(self.odds, kind="stable")
+        order = order[self.counted[order]]
+        result, stored = dict[str, float](), 0.0
+        for name, column in zip(("exact", "f1"), self.raw.T, strict=True):
+            gains = np.where(self.unanswerable, -1.0 * ~self.silent, column)[order]
+            sums = np.cumsum([self.unanswerable[order].sum(), *gains])
+            count = int(sums.argmax())  # questions that are answered
+            stored = float(self.odds[order[count - 1]]) if count else 0.0
+            result[f"best_{name}"] = 100.0 * float(sums[count]) / len(order)
+            result[f"best_{name}_thresh"] = stored
+            if not count:
+                stored = min(float(np.nextafter(self.odds.min(), -np.inf)), 0.0)
+        return result, stored
+
+    def metrics(self, threshold: float | None) -> dict[str, float]:
+        """Return the official scores, by three ways to decide on "no answer", and precision,
+        recall, F1 and accuracy of abstaining.
+
+        - ``exact``, ``f1``, ``total``, ``HasAns_*``, ``NoAns_*``: at the untuned threshold.
+        - ``at_threshold_*``, the same keys, and ``threshold`` itself: at the given threshold, the
+          one stored with the model. Honest if it was chosen on other data; absent without one.
+        - ``best_exact``, ``best_f1``, ``best_*_thresh``: tuned on these very examples, an upper
+          bound, and what papers print for the SQuAD 2.0 dev set.
+
+        A ratio without cases (no abstention, or nothing to abstain from) is 0; the two counts tell
+        them apart.
+        """
+        result = self.at(self.untuned) | self.best()[0]
+        if threshold is not None:
+            tuned = self.at(threshold)
+            result["threshold"] = threshold
+            result |= {f"at_threshold_{name}": score for name, score in tuned.items()}
+        abstained = (self.odds > (self.untuned if threshold is None else threshold)) | self.silent
+        hits = int((abstained & self.unanswerable).sum())
+        predicted, total = int(abstained.sum()), int(self.unanswerable.sum())
+        return result | {
+            "no_answer_precision": 100.0 * hits / predicted if predicted else 0.0,
+            "no_answer_recall": 100.0 * hits / total if total else 0.0,
+            "no_answer_f1": 200.0 * hits / (predicted + total) if predicted + total else 0.0,
+            "answerability_accuracy": 100.0 * float((abstained == self.unanswerable).mean()),
+            "no_answer_predicted": predicted,
+            "no_answer_total": total,
+        }
+
+    def diagnostics(self, threshold: float) -> dict[str, Any]:
+        """Return rows, the threshold in use and, if some questions have no answer, ``thresholds``:
+        ``[threshold, exact, f1, exact with answer, exact without]``, in percent.
+        """
+        diagnostics: dict[str, Any] = {"rows": len(self.odds)}
+        if not self.unanswerable.any():
+            return diagnostics
+        low, high = np.quantile(self.odds, [0.01, 0.99])
+        places = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS)
+        curve = []
+        for place in sorted({*places.tolist(), threshold}):
+            scores = {"HasAns_exact": 0.0, "NoAns_exact": 0.0} | self.at(place)
+            row = (
+                place,
+                *(scores[name] for name in ("exact", "f1", "HasAns_exact", "NoAns_exact")),
+            )
+            curve.append([round(float(value), 3) for value in row])
+        return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}
 
 
-def agreement(references: tuple[str, ...]) -> float:
-    """Return the mean over the references of their best F1 with another one."""
+def _one_left_out(references: Sequence[str], answers: Sequence[str]) -> float:
+    """Return the mean over the references of the best F1 of the answer in its place with the
+    others. Source: Choi et al. 2018, section 5.1.
+    """
     best = [
-        max(token_f1(other, reference) for other in references[:n] + references[n + 1 :])
-        for n, reference in enumerate(references)
+        max(token_f1(other, answers[n]) for other in references[:n] + references[n + 1 :])
+        for n in range(len(references))
     ]
     return sum(best) / len(best)
 
 
-# An answer is scored untuned, at a threshold and to find the best one.
-@lru_cache(maxsize=1 << 16)
 def raw_scores(example: SpanExample, predicted: str) -> tuple[float, float]:
     """Return exact match and F1, each the best over the accepted texts, else the gold answers, that
     do not normalise to an empty text.
@@ -203,130 +270,6 @@ def _bag_f1(gold: list[str], predicted: list[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _best_threshold(
-    examples: Sequence[SpanExample],
-    texts: Mapping[str, str],
-    scores: Mapping[str, float],
-    odds: Mapping[str, float],
-) -> tuple[float, float]:
-    """Return the best score over all thresholds and the lowest threshold that reaches it.
-
-    As in the official script, abstaining everywhere is threshold 0.0, and questions of equal odds
-    are added one by one although no threshold separates them.
-    """
-    current: float = sum(not example.answers for example in examples)
-    best, best_threshold = current, 0.0
-    for example in sorted(examples, key=lambda example: odds[example.id]):
-        if example.answers:
-            current += scores[example.id]
-        elif texts[example.id]:
-            current -= 1
-        if current > best:
-            best, best_threshold = current, odds[example.id]
-    return 100.0 * best / len(examples), best_threshold
-
-
-def untuned_threshold(examples: Sequence[SpanExample]) -> float:
-    """Return the threshold of ``exact`` and ``f1``: 0 if some question has no answer, else
-    infinity, for by the rule of SQuAD 1.1 every question is answered.
-    """
-    return 0.0 if any(not example.answers for example in examples) else np.inf
-
-
-def choose_threshold(
-    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction]
-) -> float:
-    """Return the ``null_odds`` threshold with the best F1 on these (dev) examples.
-
-    As in the official script, unless abstaining everywhere is best: the script then reports 0.0,
-    which lets answers of negative odds through; here the threshold is below all odds.
-    """
-    scores = score(examples, predictions)
-    abstaining = 100.0 * sum(not example.answers for example in examples) / len(examples)
-    if scores["best_f1"] > abstaining:
-        return scores["best_f1_thresh"]
-    below = np.nextafter(min(p.null_odds for p in predictions), -np.inf)
-    return min(float(below), 0.0)
-
-
-def apply_threshold(predictions: Sequence[SpanPrediction], threshold: float) -> dict[str, str]:
-    """Return ``{id: text}``, with an empty text where ``null_odds`` is above ``threshold``."""
-    return {p.id: "" if p.null_odds > threshold else p.text for p in predictions}
-
-
-def score(
-    examples: Sequence[SpanExample],
-    predictions: Sequence[SpanPrediction],
-    threshold: float | None = None,
-) -> dict[str, float]:
-    """Official SQuAD scores of the predictions, by three ways to decide on "no answer".
-
-    - ``exact``, ``f1``, ``total``, ``HasAns_*``, ``NoAns_*``: at the untuned threshold.
-    - ``at_threshold_*``, the same keys, and ``threshold`` itself: at the given threshold, the one
-      stored with the model. Honest if it was chosen on other data; absent without a threshold.
-    - ``best_exact``, ``best_f1``, ``best_*_thresh``: tuned on these very examples, an upper bound,
-      and what papers print for the SQuAD 2.0 dev set.
-    """
-    texts = {p.id: p.text for p in predictions}
-    odds = {p.id: p.null_odds for p in predictions}
-    result = _scores(examples, texts, odds, untuned_threshold(examples))
-    if threshold is not None:
-        tuned = _scores(examples, texts, odds, threshold)
-        result["threshold"] = threshold
-        result |= {f"at_threshold_{k}": v for k, v in tuned.items() if not k.startswith("best_")}
-    return result
-
-
-def answerability(
-    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
-) -> dict[str, float]:
-    """Return precision, recall, F1 and accuracy of abstaining at ``threshold``.
-
-    A ratio without cases (no abstention, or nothing to abstain from) is 0; the two counts tell them
-    apart.
-    """
-    texts = apply_threshold(predictions, threshold)
-    abstained = np.array([not texts[example.id] for example in examples], dtype=bool)
-    unanswerable = np.array([not example.answers for example in examples], dtype=bool)
-    hits = int((abstained & unanswerable).sum())
-    predicted, total = int(abstained.sum()), int(unanswerable.sum())
-    return {
-        "no_answer_precision": 100.0 * hits / predicted if predicted else 0.0,
-        "no_answer_recall": 100.0 * hits / total if total else 0.0,
-        "no_answer_f1": 200.0 * hits / (predicted + total) if predicted + total else 0.0,
-        "answerability_accuracy": 100.0 * float((abstained == unanswerable).mean()),
-        "no_answer_predicted": predicted,
-        "no_answer_total": total,
-    }
-
-
-def span_diagnostics(
-    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
-) -> dict[str, Any]:
-    """Return rows, the threshold in use and, if some questions have no answer, ``thresholds``:
-    ``[threshold, exact, f1, exact with answer, exact without]``, in percent.
-    """
-    diagnostics: dict[str, Any] = {"rows": len(examples)}
-    if not examples or all(example.answers for example in examples):
-        return diagnostics
-    pairs = zip(examples, predictions, strict=True)
-    raw = np.array([raw_scores(example, answer.text) for example, answer in pairs])
-    unanswerable = np.array([not example.answers for example in examples])
-    odds = np.array([prediction.null_odds for prediction in predictions])
-    abstained = unanswerable[:, None].astype(float)  # both scores of abstaining
-    low, high = np.quantile(odds, [0.01, 0.99])
-    places = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS)
-    curve = []
-    for place in sorted({*places.tolist(), threshold}):
-        scores = 100.0 * np.where((odds > place)[:, None], abstained, raw)
-        exact = scores[:, 0]
-        has = float(exact[~unanswerable].mean()) if not unanswerable.all() else 0.0
-        none = float(exact[unanswerable].mean())
-        row = [place, *scores.mean(0).tolist(), has, none]
-        curve.append([round(float(value), 3) for value in row])
-    return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}
-
-
 def write_predictions(
     directory: Path, predictions: Sequence[SpanPrediction], threshold: float
 ) -> None:
@@ -340,7 +283,7 @@ def write_predictions(
         p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
         for p in predictions
     }
-    texts = apply_threshold(predictions, threshold)
+    texts = {p.id: "" if p.null_odds > threshold else p.text for p in predictions}
     write_json_atomic(directory / "predictions.json", texts, ascii_only=False)
     write_json_atomic(directory / "nbest_predictions.json", listed, ascii_only=False)
     write_json_atomic(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})

@@ -35,8 +35,6 @@ from road_ray.evaluation.metrics import (
     table_of_labels,
     word_logits,
 )
-from road_ray.evaluation.spans import SpanPrediction
-from road_ray.evaluation.squad import span_diagnostics
 
 
 @pytest.mark.parametrize(
@@ -253,17 +251,12 @@ def example(name, *golds):
 
 def test_scores_by_threshold_are_those_of_the_official_script():
     examples = [example("1", "a b"), example("2"), example("3", "c"), example("4")]
-    texts, odds = ["a", "b", "c", "a"], [-2.0, 1.5, 0.5, -1.0]
-    predictions = [
-        SpanPrediction(one.id, text, 1.0, odd, ())
-        for one, text, odd in zip(examples, texts, odds, strict=True)
-    ]
-    result = span_diagnostics(examples, predictions, 0.0)
+    texts = dict(zip("1234", "abca", strict=True))
+    odds = dict(zip("1234", (-2.0, 1.5, 0.5, -1.0), strict=True))
+    result = squad.Scored(examples, texts, odds).diagnostics(0.0)
     assert (result["rows"], result["threshold"]) == (4, 0.0)
-    answers = dict(zip("1234", texts, strict=True))
-    by_id = dict(zip("1234", odds, strict=True))
     for place, *figures in result["thresholds"]:
-        official = squad.evaluate(examples, answers, by_id, place)
+        official = squad.evaluate(examples, texts, odds, place)
         names = ("exact", "f1", "HasAns_exact", "NoAns_exact")
         assert figures == pytest.approx([official[name] for name in names], abs=1e-3)
     assert 0.0 in [row[0] for row in result["thresholds"]]

@@ -10,13 +10,7 @@ import pytest
 
 from road_ray.data.examples import Answer, Features, SpanExample
 from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
-from road_ray.evaluation.squad import (
-    answerability,
-    apply_threshold,
-    choose_threshold,
-    score,
-    write_predictions,
-)
+from road_ray.evaluation.squad import Scored, write_predictions
 
 
 def example(id_, context, *golds):
@@ -129,19 +123,24 @@ PREDICTIONS = [
 ]
 
 
-def test_choose_threshold_reaches_the_best_score_even_by_silence():
+def scored(examples, predictions):
+    texts = {one.id: one.text for one in predictions}
+    return Scored(examples, texts, {one.id: one.null_odds for one in predictions})
+
+
+def test_the_best_threshold_reaches_the_best_score_even_by_silence():
     # a, then c, then d: F1 2, 2 + 2/3, 1 + 2/3 of 3.
-    easy, answers = ([of[0], of[1], of[3]] for of in (EXAMPLES, PREDICTIONS))
-    assert choose_threshold(easy, answers) == 1.0
-    examples = [example("a", "no"), example("b", "no")]
+    assert scored([EXAMPLES[n] for n in (0, 1, 3)], PREDICTIONS).best()[1] == 1.0
     predictions = [answered("a", "no", -5.0), answered("b", "no", -6.0)]
-    threshold = choose_threshold(examples, predictions)
-    assert apply_threshold(predictions, threshold) == {"a": "", "b": ""}
-    assert score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
+    silent = scored([example("a", "no"), example("b", "no")], predictions)
+    figures, threshold = silent.best()
+    assert (figures["best_f1_thresh"], threshold) == (0.0, pytest.approx(-6.0))
+    assert threshold < -6.0
+    assert silent.metrics(threshold)["at_threshold_f1"] == 100.0
 
 
 def test_score_tells_untuned_given_and_best_apart():
-    scores = score(EXAMPLES, PREDICTIONS, 1.0)
+    scores = scored(EXAMPLES, PREDICTIONS).metrics(1.0)
     # At 0: a right, b wrong, c refused and wrong, d right. At 1: c answered as well, for 2/3.
     assert (scores["exact"], scores["f1"]) == (50.0, 50.0)
     assert scores["threshold"] == 1.0
@@ -154,7 +153,8 @@ def test_score_tells_untuned_given_and_best_apart():
 
 def test_answerability_by_hand():
     # At 0 refused are c and d; b and d have no answer.
-    assert answerability(EXAMPLES, PREDICTIONS, 0.0) == {
+    metrics = scored(EXAMPLES, PREDICTIONS).metrics(0.0)
+    assert dict(list(metrics.items())[-6:]) == {
         "no_answer_precision": 50.0,
         "no_answer_recall": 50.0,
         "no_answer_f1": 50.0,
@@ -162,7 +162,7 @@ def test_answerability_by_hand():
         "no_answer_predicted": 2,
         "no_answer_total": 2,
     }
-    bold = answerability(EXAMPLES[:1], PREDICTIONS[:1], 0.0)
+    bold = scored(EXAMPLES[:1], PREDICTIONS).metrics(0.0)
     assert (bold["no_answer_precision"], bold["answerability_accuracy"]) == (0.0, 100.0)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.errors import DataError
-from road_ray.evaluation.squad import evaluate, normalize
+from road_ray.evaluation.squad import Scored, evaluate, normalize
 
 
 def example(id_: str, *golds: str) -> SpanExample:
@@ -213,3 +213,10 @@ def test_questions_on_which_quacs_annotators_disagree_are_left_out():
     examples = [quac_question("good", "x", "x"), quac_question("bad", "x", "y")]
     scores = evaluate(examples, {"good": "x", "bad": "y"}, {"good": 0.0, "bad": 0.0})
     assert (scores["total"], scores["f1"], scores["best_f1"]) == (1, 100.0, 100.0)
+    examples.append(quac_question("none"))  # silence is best, by the questions that count
+    texts, odds = (dict.fromkeys(("good", "bad", "none"), given) for given in ("x", -1.0))
+    texts["good"] = "y"
+    scored = Scored(examples, texts, odds)
+    assert scored.best()[1] < -1.0
+    curve = {place: f1 for place, _, f1, *_ in scored.diagnostics(-1.0)["thresholds"]}
+    assert curve[-1.0] == evaluate(examples, texts, odds, -1.0)["f1"] == 0.0
