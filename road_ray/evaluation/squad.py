@@ -238,7 +238,7 @@ class Scored:
         return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}
 
 
-def _one_left_out(references: Sequence[str], answers: Sequence[str]) -> float:
+def _one_left_out(references: tuple[str, ...], answers: Sequence[str]) -> float:
     """Return the mean over the references of the best F1 of the answer in its place with the
     others. Source: Choi et al. 2018, section 5.1.
     """
