@@ -209,8 +209,8 @@ def evaluate_logits(
         of_types: dict[str, Any] = {}
         if all(sentence.tags is not None for sentence in sentences):
             gold_tags = [sentence.tags or () for sentence in sentences]
-            found = metrics.entity_scores(tags, gold_tags)
-            of_types = {"per_label": metrics.table_of_entities(tags, gold_tags)}
+            found, table = metrics.entity_scores(tags, gold_tags)
+            of_types = {"per_label": table}
         joined = [" ".join(sentence) for sentence in tags]
         return Evaluation(found, labels=joined, split=split, diagnostics=of_types)
     values, gold = np.stack(logits), split.features.example_labels
@@ -244,7 +244,7 @@ def _evaluate_label_sets(
     known = (gold != UNKNOWN).all(-1)
     truth, found, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
     temperature, calibrated = _calibrated(logits[known], truth, rule)
-    probabilities = metrics.probabilities_of(logits, temperature or 1.0)
+    probabilities = metrics.probabilities(logits, temperature or 1.0, several=True)
     shares = probabilities[known]
     thresholds = rule.threshold if isinstance(rule.threshold, Mapping) else None
     if len(truth) and thresholds is None and rule.tune:

@@ -151,49 +151,32 @@ def predicted_tags(labels: Sequence[str], words: Sequence[NDArray[np.float32] | 
 
 def entity_scores(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-) -> dict[str, float]:
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return ``entity_f1``, ``entity_precision`` and ``entity_recall`` (whole entities,
-    micro-averaged) and ``accuracy`` (words), as percentages, with the ``label_balance`` of words.
+    micro-averaged) and ``accuracy`` (words), as percentages, with the ``label_balance`` of words;
+    and these of the entities of each type, with their number.
 
     An entity that starts with ``I-`` counts as started. Source: conlleval, as implemented in
     seqeval.
     """
-    from seqeval.metrics import accuracy_score
-    from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
-
-    predictions, truth = [list(tags) for tags in predicted], [list(tags) for tags in gold]
-    scores = precision_recall_fscore_support(truth, predictions, average="micro", zero_division=0)
-    names = ("entity_precision", "entity_recall", "entity_f1")
-    result = {name: 100.0 * float(score) for name, score in zip(names, scores, strict=False)}
-    result["accuracy"] = 100.0 * float(accuracy_score(truth, predictions))
-    words = [tag for tags in (predictions, truth) for sentence in tags for tag in sentence]
-    _, numbers = np.unique(words, return_inverse=True)
-    return result | label_balance(*np.split(numbers, 2))
-
-
-def table_of_entities(
-    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-) -> dict[str, dict[str, float]]:
-    """Return precision, recall, F1 and number of the entities of each type; none without any."""
     from seqeval.metrics import classification_report
 
-    if all(tag == OUTSIDE for tags in (*predicted, *gold) for tag in tags):
-        return {}
     truth, predictions = [list(tags) for tags in gold], [list(tags) for tags in predicted]
-    report = classification_report(truth, predictions, output_dict=True, zero_division=0)
     names = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
-    return {
-        kind: {"entities": int(scores["support"])}
-        | {name: round(100.0 * float(scores[key]), 2) for name, key in names.items()}
-        for kind, scores in report.items()
+    words, gold_words = ([tag for tags in side for tag in tags] for side in (predictions, truth))
+    report = {"micro avg": dict.fromkeys(names.values(), 0.0)}
+    if {*words, *gold_words} - {OUTSIDE}:
+        report = classification_report(truth, predictions, output_dict=True, zero_division=0)
+    scores = {f"entity_{name}": 100.0 * float(report["micro avg"][names[name]]) for name in names}
+    _, numbers = np.unique(words + gold_words, return_inverse=True)
+    given, right = np.split(numbers, 2)
+    scores |= score(("accuracy",), given, right) | label_balance(given, right)
+    return scores, {
+        kind: {"entities": int(found["support"])}
+        | {name: round(100.0 * float(found[key]), 2) for name, key in names.items()}
+        for kind, found in report.items()
         if kind not in ("micro avg", "macro avg", "weighted avg")
     }
-
-
-def probabilities_of(logits: NDArray[np.float32], temperature: float = 1.0) -> NDArray[np.float64]:
-    """Return the probability of each label: the sigmoid of its logit divided by the temperature."""
-    probabilities: NDArray[np.float64] = expit(logits.astype(np.float64) / temperature)
-    return probabilities
 
 
 def predicted_sets(
@@ -295,10 +278,13 @@ def table_of_labels(
 
 
 def probabilities(
-    logits: NDArray[np.floating[Any]], temperature: float = 1.0
+    logits: NDArray[np.floating[Any]], temperature: float = 1.0, *, several: bool = False
 ) -> NDArray[np.float64]:
-    """Return ``softmax(logits / temperature)`` in float64. ``[..., C] -> [..., C]``."""
-    shares: NDArray[np.float64] = softmax(logits.astype(np.float64) / temperature, axis=-1)
+    """Return ``softmax(logits / temperature)`` in float64, of ``several`` labels a row the sigmoid.
+    ``[..., C] -> [..., C]``.
+    """
+    scaled = logits.astype(np.float64) / temperature
+    shares: NDArray[np.float64] = expit(scaled) if several else softmax(scaled, axis=-1)
     return shares
 
 
@@ -360,11 +346,10 @@ def calibration_metrics(
     """
     found = {"temperature": temperature}
     for name, t in (("ece", 1.0), ("ece_calibrated", temperature)):
-        if gold.ndim == 2:
-            confidence, right = probabilities_of(logits, t).ravel(), gold.ravel() == 1
-        else:
-            confidence, right = probabilities(logits, t).max(-1), logits.argmax(-1) == gold
-        found[name] = float(calibration(confidence, right)["ece"])
+        confidence, right = probabilities(logits, t, several=gold.ndim == 2), gold == 1
+        if gold.ndim == 1:
+            confidence, right = confidence.max(-1), logits.argmax(-1) == gold
+        found[name] = float(calibration(confidence.ravel(), right.ravel())["ece"])
     return found
 
 

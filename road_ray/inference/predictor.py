@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit
 from torch import Tensor
 
 from road_ray.data.batching import Batch, to_device
@@ -49,7 +49,6 @@ from road_ray.evaluation.metrics import (
     predicted_sets,
     predicted_tags,
     probabilities,
-    probabilities_of,
     stored_threshold,
     word_logits,
 )
@@ -230,7 +229,7 @@ class Predictor:
         return self.record.get("temperature") or 1.0
 
     def _label_set(self, labels: Sequence[str], logits: Floats) -> Prediction:
-        shares = probabilities_of(logits, self._temperature)
+        shares = probabilities(logits, self._temperature, several=True)
         limits = self.threshold
         if limits is not None and not isinstance(limits, Mapping):  # one for all labels
             limits = dict.fromkeys(labels, limits)
@@ -379,7 +378,7 @@ def entities(
     predictions, unknown = [], np.zeros(len(kind.labels))
     for example, words in zip(examples, word_logits(features, examples, logits), strict=True):
         tags = predicted_tags(kind.labels, words)
-        shares = [softmax(unknown if w is None else w.astype(np.float64)) for w in words]
+        shares = [probabilities(unknown if w is None else w) for w in words]
         best = [0.0 if w is None else float(s.max()) for w, s in zip(words, shares, strict=True)]
         # A sentence without words has no scores.
         scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=False))

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from road_ray.data.examples import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, load_split
@@ -20,7 +19,7 @@ from road_ray.data.training_rows import DROP, FIELDS, fold_of, label_set_text
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits
-from road_ray.evaluation.metrics import UNTUNED
+from road_ray.evaluation.metrics import UNTUNED, probabilities
 from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.recipes.train.config import FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.train.teaching_config import read_teacher_list
@@ -116,8 +115,8 @@ def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDA
         teacher = Teacher(directory, split.task, device=Worker.alone().device)
         # Those of windows are joined before they are probabilities, as in an evaluation.
         joined = batched_logits(lambda x: teacher.logits(**inputs_of(x)), rows, kind, pad_id)
-        logits = np.array(joined, np.float64).reshape(-1, kind.width)
-        return expit(logits) if isinstance(kind, MultiLabel) else softmax(logits, -1)
+        logits = np.reshape(joined, (-1, kind.width))
+        return probabilities(logits, several=isinstance(kind, MultiLabel))
 
     mean: NDArray[np.float64] = np.mean([*map(shares, directories)], 0)
     return mean

@@ -31,7 +31,6 @@ from road_ray.evaluation.metrics import (
     predicted_tags,
     probabilities,
     score,
-    table_of_entities,
     table_of_labels,
     word_logits,
 )
@@ -143,7 +142,7 @@ TAGS = ("O", "B-PER", "I-PER")
 def test_whole_entities_are_counted():
     gold = [["O", "B-PER", "I-PER", "O", "B-ORG"], ["B-LOC", "O"]]
     given = [["O", "B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "B-PER"]]
-    result = entity_scores(given, gold)
+    result, table = entity_scores(given, gold)
     # 2 of the 4 given and of the 3 gold entities are the same
     assert result["entity_precision"] == pytest.approx(50)
     assert result["entity_recall"] == pytest.approx(200 / 3)
@@ -152,18 +151,17 @@ def test_whole_entities_are_counted():
     # 3 of the 7 words are O; the tags given are O, B-PER, I-PER and B-LOC
     assert result["majority_accuracy"] == pytest.approx(300 / 7)
     assert result["predicted_labels"] == 4
-    table = table_of_entities(given, gold)
     assert table["PER"] == {"entities": 1, "precision": 50.0, "recall": 100.0, "f1": 66.67}
     assert table["ORG"] == {"entities": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0}
     assert list(table) == ["LOC", "ORG", "PER"]
-    assert table_of_entities([["O"]], [["O"]]) == {}
+    nothing, table = entity_scores([["O"]], [["O"]])
+    assert (nothing["entity_f1"], nothing["accuracy"], table) == (0.0, 100.0, {})
 
 
 def test_an_entity_cut_short_or_without_its_beginning():
     gold = [["B-PER", "I-PER"]]
-    assert entity_scores([["B-PER", "O"]], gold)["entity_f1"] == 0
-    assert entity_scores([["I-PER", "I-PER"]], gold)["entity_f1"] == 100
-    assert entity_scores([["O", "O"]], gold)["entity_f1"] == 0
+    for tags, f1 in ((["B-PER", "O"], 0), (["I-PER", "I-PER"], 100), (["O", "O"], 0)):
+        assert entity_scores([tags], gold)[0]["entity_f1"] == f1
 
 
 def test_words_over_several_rows_get_the_tag_of_their_first_token():
