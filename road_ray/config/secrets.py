@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 MASK = "***"
 # `hdfs://host:8020/a@b` has a port, `[::1]:8265` is an IPv6 host; a password may hold slashes. A
@@ -32,8 +32,6 @@ _NO_SECRETS = (  # words that together name something else: a path, an entry of 
     ({"auth"}, {"mode"}),
 )
 PASSWORD = "ROAD_SWEEP_PASSWORD"
-# Of a database `me:12/34@host` is no port of a host: its password may hold slashes and spaces.
-_HOLDS_PASSWORD = re.compile(r"^[^:/]+://[^:/]*:[^@]+@")
 # Dialects that Optuna supports. Others, such as ODBC, load libraries that the URL names.
 _DIALECTS = ("sqlite", "mysql", "mariadb", "postgresql")
 # Options of the connection. Others can run statements, send local files or load plugins.
@@ -98,35 +96,34 @@ def check_database(url: str) -> str:
     """Return ``url``. Raises ``ValueError`` for a URL with a password, because configurations are
     recorded, and for a database that is in memory or that Optuna does not support.
     """
-    if _HOLDS_PASSWORD.search(url) or secret_in(url):
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        place = make_url(url)
+    except (ArgumentError, ValueError):
+        place = URL.create("")
+    if place.password or secret_in(url):
         raise ValueError(
             "holds a password, and configurations are recorded; leave it out "
             f"(mysql+pymysql://me@host/db) and set {PASSWORD} in the environment"
         )
-    scheme, separator, rest = url.partition("://")
-    dialect = scheme.partition("+")[0]
-    if not separator or dialect not in _DIALECTS:
+    if (dialect := place.get_backend_name()) not in _DIALECTS:
         raise ValueError(
             f"is no URL of a database that Optuna supports\n    allowed: {', '.join(_DIALECTS)}, "
             "as in sqlite:///study.db or mysql+pymysql://me@host/db"
         )
-    place, _, query = rest.partition("?")
-    unknown = [
-        name for name, _ in parse_qsl(query, keep_blank_values=True) if not _OPTION.fullmatch(name)
-    ]
-    if unknown:
+    if unknown := [name for name in place.query if not _OPTION.fullmatch(name)]:
         raise ValueError(
             f"has options that are not accepted: {', '.join(unknown)}\n"
             "    allowed: charset, timeouts, ssl..., passfile, application_name, unix_socket, "
             "user, host, port"
         )
-    if dialect == "sqlite" and place in ("", "/", "/:memory:"):
+    if dialect == "sqlite" and re.match(r"(:memory:)?$|file:", place.database or ""):
         raise ValueError(
-            "is a database in memory, which ends with its process\n    allowed: a file, as in "
-            "sqlite:///study.db"
+            "names no file: a database in memory ends with its process, and `file:` is a URI "
+            "within a URL\n    allowed: a path, as in sqlite:///study.db"
         )
-    if dialect == "sqlite" and place.startswith("/file:"):
-        raise ValueError("is a URI within a URL\n    allowed: a path, as in sqlite:///study.db")
     return url
 
 

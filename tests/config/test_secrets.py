@@ -131,10 +131,10 @@ def test_a_url_without_one_is_as_it_was(url):
         ("nothing", "is no URL"),
         ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "is no URL"),
         ("shillelagh://", "is no URL"),
-        ("sqlite://", "in memory"),
-        ("sqlite:///", "in memory"),
-        ("sqlite:///:memory:", "in memory"),
-        ("sqlite:///file:x.db?timeout=1", "URI"),
+        *(
+            (f"sqlite://{place}", "names no file")
+            for place in ("", "/", "/:memory:", "/file:x.db?timeout=1")
+        ),
         ("sqlite:///x.db?uri=true&vfs=unix-none", "not accepted: uri, vfs"),
         ("mysql+pymysql://me@h/d?local_infile=1", "not accepted: local_infile"),
         ("mysql+pymysql://me@h/d?init_command=DROP+TABLE+x", "not accepted: init_command"),
