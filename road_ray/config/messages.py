@@ -11,7 +11,6 @@ from road_ray.config.schema import Key, Node, at, format_key, format_value
 from road_ray.config.secrets import masked
 from road_ray.errors import ConfigError, Problem, nearest
 
-_MOST_SHOWN = 20  # mistakes; a file with more is probably not a configuration
 # The last part of our key, by the name of the same setting in transformers' Trainer and PyTorch.
 _NAMES_ELSEWHERE = {
     "learning_rate": "peak_lr",
@@ -40,10 +39,8 @@ class InvalidConfig(ConfigError):
         super().__init__(self.problems)  # the only argument, so that it survives pickling
 
     def __str__(self) -> str:
-        blocks = [f"error[{self.kind}] {problem}" for problem in self.problems[:_MOST_SHOWN]]
-        hidden = len(self.problems) - len(blocks)
-        count = f"{len(self.problems)} mistakes; " if len(self.problems) > 1 else ""
-        count += f"{hidden} of them are not shown; " if hidden else ""
+        blocks = [f"error[{self.kind}] {problem}" for problem in self.problems]
+        count = f"{len(blocks)} mistakes; " if len(blocks) > 1 else ""
         return "\n".join([*blocks, f"  {count}nothing was started; no file was changed"])
 
 
