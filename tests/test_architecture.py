@@ -85,17 +85,14 @@ def dotted(node: ast.AST) -> str:
 
 
 def imports(path: Path) -> list[tuple[str, int]]:
-    """Every module that a file imports, at the top or inside a function, with the line."""
-    modules = []
+    """Every module or name of one that a file imports, also inside a function, with the line."""
+    names = []
     for node in nodes_of(path):
-        if isinstance(node, ast.Import):
-            modules += [(alias.name, node.lineno) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{named(path)}:{node.lineno}: imports are absolute"
-            modules.append((str(node.module), node.lineno))
-            if node.module == "road_ray":
-                modules += [(f"road_ray.{alias.name}", node.lineno) for alias in node.names]
-    return modules
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            above = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            assert not getattr(node, "level", 0), f"{named(path)}:{node.lineno}: relative"
+            names += [(above + alias.name, node.lineno) for alias in node.names]
+    return names
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -135,9 +132,6 @@ def private_ray(path: Path) -> list[str]:
         if name.split(".")[0] == "ray" and any(part.startswith("_") for part in name.split("."))
     ]
     for node in nodes_of(path):
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "ray":
-            names = [alias.name for alias in node.names if alias.name.startswith("_")]
-            wrong += [f"{named(path)}:{node.lineno}: {name}" for name in names]
         if isinstance(node, ast.Attribute) and dotted(node).startswith("ray._"):
             wrong.append(f"{named(path)}:{node.lineno}: {ast.unparse(node)}")
     return wrong
@@ -165,17 +159,13 @@ def foreign_loaders(path: Path) -> list[str]:
     return wrong
 
 
-def classes() -> dict[str, ast.ClassDef]:
-    nodes = (node for path in sources() for node in nodes_of(path))
-    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
-
-
 @cache
 def mutable_classes() -> set[str]:
     """Names of the package's classes whose instances can change: neither frozen dataclasses nor
     configurations nor enumerations.
     """
-    names = classes()
+    nodes = (node for path in sources() for node in nodes_of(path))
+    names = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     bases = {name: {ast.unparse(base) for base in node.bases} for name, node in names.items()}
     immutable = {"Config", "Enum", "StrEnum", "IntEnum", "NamedTuple"}
     for name, node in names.items():
@@ -274,37 +264,28 @@ def test_tests_mirror_the_folders():
 
 def type_checked(path: Path) -> set[int]:
     """The lines that only a type checker reads."""
-    return {
-        line
-        for node in tree(path).body
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for inner in node.body
-        for line in range(inner.lineno, (inner.end_lineno or inner.lineno) + 1)
-    }
+    tests = [node for node in tree(path).body if isinstance(node, ast.If)]
+    typed = [node for node in tests if ast.unparse(node.test).endswith("TYPE_CHECKING")]
+    return {line for node in typed for line in range(node.lineno, int(node.end_lineno or 0) + 1)}
 
 
 def module_at(name: str) -> Path | None:
-    if not name.startswith("road_ray."):
-        return None
+    """The module of the package that has this name, or that a name in it is of."""
     place = PACKAGE.parent.joinpath(*name.split("."))
-    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    candidates = [
+        path
+        for at in (place, place.parent)
+        for path in (at.with_suffix(".py"), at / "__init__.py")
+        if at.is_relative_to(PACKAGE)
+    ]
     return next((path for path in candidates if path.is_file()), None)
 
 
 def needed_by(path: Path) -> set[Path]:
     """The modules of the package that a file imports, type checking apart."""
-    skipped, needed = type_checked(path), set()
-    for node in nodes_of(path):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if module_at(name) else str(node.module) for name in inner]
-        else:
-            continue
-        if node.lineno not in skipped:
-            needed |= {module_at(name) for name in names if module_at(name)}
-    return needed - {path}
+    skipped = type_checked(path)
+    names = (name for name, line in imports(path) if line not in skipped)
+    return {module for name in names if (module := module_at(name))} - {path}
 
 
 def circle(needs: dict[Path, set[Path]]) -> list[Path]:
