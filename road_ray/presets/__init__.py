@@ -64,6 +64,3 @@ def get_preset(name: str, verb: str | None = None) -> Preset:
             f"  allowed{of}: {', '.join(known) or 'none'}\n  fix: {fix}"
         )
     return chosen
-
-
-__all__ = ["PRESETS", "Preset", "get_preset"]
