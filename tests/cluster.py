@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 from xdist.scheduler import LoadFileScheduling
 
-from road_ray.distributed.connection import set_ray_defaults
+from road_ray.distributed.connection import prepare_address
 
 
 def processes_with(variable: str) -> dict[int, str]:
@@ -67,7 +67,7 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
     """
     # Our 15 s are for lost machines; crowded ones take longer to start a group.
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
-    set_ray_defaults()
+    prepare_address(None)
     import ray
 
     with short_directory(within) as place:

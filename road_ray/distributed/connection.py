@@ -83,20 +83,14 @@ def address_of(address: str | None) -> str | None:
 
 def prepare_address(address: str | None) -> str | None:
     """Return ``address_of(address)``; set the variables that Ray reads at import, so call it before
-    Ray is imported.
+    Ray is imported: those of its token, and our defaults unless they are set already. A cluster
+    that this process starts afterwards has them in all of its processes.
     """
     address = address_of(address)
     require_token(create=address is None)
-    set_ray_defaults()
-    return address
-
-
-def set_ray_defaults() -> None:
-    """Set the environment variables of our defaults for Ray, except those that are set already. A
-    cluster that this process starts afterwards has them in all of its processes.
-    """
     for name, value in _READ_AT_IMPORT.items():
         os.environ.setdefault(name, value)
+    return address
 
 
 @contextmanager
