@@ -3,7 +3,7 @@ each value.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -121,42 +121,40 @@ class _Merged:
         Raises ``InvalidConfig`` with all problems of merging and of validation.
         """
         # Pydantic converts text and true to numbers; here they are mistakes.
-        mistyped = dict(_mistyped(self.values, schema.schema_of(self.kind)))
-        for key, value in mistyped.items():
-            error = {"type": "mistyped", "input": value, "msg": ""}
-            self.problems.append(messages.invalid_value(self.kind, key, error, self._where(key)))
+        mistyped = _mistyped(self.values, schema.schema_of(self.kind))
+        found = {key: {"type": "mistyped", "input": value, "msg": ""} for key, value in mistyped}
+        told = list(found)
+        config: T | None = None
         try:
-            config: T | None = kind.model_validate(self.values)
+            config = kind.model_validate(self.values)
         except ValidationError as error:
-            config = None
-            self.problems += self._explained(error, mistyped)
+            for entry in error.errors(include_url=False):
+                key = self._key(entry)
+                if not any(key[: len(k)] == k[: len(key)] for k in told):
+                    found.setdefault(key, {**entry})
+        for key, told_once in found.items():
+            inner = [k for k in found if k != key and k[: len(key)] == key]  # of another branch
+            self.problems += self._explained(key, told_once) if not (key and inner) else ()
         if self.problems or config is None:
             raise InvalidConfig(sorted(self.problems, key=self._line))
         return config
 
-    def _explained(self, error: ValidationError, told: Iterable[Key]) -> Iterator[Problem]:
-        """Yield the problems of pydantic's errors, one for a key, without keys ``told`` before."""
-        found = {self._key(entry): entry for entry in reversed(error.errors(include_url=False))}
-        for key, entry in reversed(found.items()):
-            inner = [k for k in found if k != key and k[: len(key)] == key]  # of another branch
-            if (key and inner) or any(key[: len(k)] == k[: len(key)] for k in told):
-                continue
-            where = self._where(key)
-            if not key:  # of the whole: at the key that the message begins with
-                named = messages.message_of(entry).split(maxsplit=1)[0].rstrip(":,")
-                where = self._where(tuple(named.split(".")))
-            if entry["type"] == "extra_forbidden":
-                leaves = {key: entry["input"]}
-                # A section of a file is one mistake; each override of a key in one is its own.
-                if where.startswith("override ") and isinstance(entry["input"], Mapping):
-                    below = schema.flatten(entry["input"], keep_empty=True).items()
-                    leaves = {(*key, *name.split(".")): value for name, value in below} or leaves
-                for leaf, value in leaves.items():
-                    yield messages.unknown_key(self.kind, leaf, value, self._where(leaf))
-            elif entry["type"] == "missing":
-                yield messages.missing_key(self.kind, key, where)
-            else:
-                yield messages.invalid_value(self.kind, key, entry, where)
+    def _explained(self, key: Key, entry: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield the problems of the mistake at a key, as pydantic describes it."""
+        where = self._where(key)
+        if not key:  # of the whole: at the key that the message begins with
+            named = messages.message_of(entry).split(maxsplit=1)[0].rstrip(":,")
+            where = self._where(tuple(named.split(".")))
+        if entry["type"] != "extra_forbidden":
+            yield messages.invalid_value(self.kind, key, entry, where)
+            return
+        leaves = {key: entry["input"]}
+        # A section of a file is one mistake; each override of a key in one is its own.
+        if where.startswith("override ") and isinstance(entry["input"], Mapping):
+            below = schema.flatten(entry["input"], keep_empty=True).items()
+            leaves = {(*key, *name.split(".")): value for name, value in below} or leaves
+        for leaf, value in leaves.items():
+            yield messages.unknown_key(self.kind, leaf, value, self._where(leaf))
 
     def _key(self, error: Mapping[str, Any]) -> Key:
         """Return the key of an error of pydantic, without the names of union branches in it."""

@@ -80,16 +80,14 @@ def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*found, *([section] if section else [])]))
 
 
-def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
-    """Return the problem of a required key that is not set."""
-    node = at(kind, key) or {}
-    allowed = f"\n    allowed: {schema.allowed(node)}{_meaning(node)}"
-    return Problem(where, f"{format_key(key)} is not set{allowed}", f"set {format_key(key)}")
-
-
 def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
-    """Return the problem of a value that its field refuses; pydantic gives ``error``."""
+    """Return the problem of a value that its field refuses, or of one that is not set; pydantic
+    gives ``error``.
+    """
     node, value, words = at(kind, key) or {}, error["input"], message_of(error)
+    if error["type"] == "missing":
+        allowed = f"\n    allowed: {schema.allowed(node)}{_meaning(node)}"
+        return Problem(where, f"{format_key(key)} is not set{allowed}", f"set {format_key(key)}")
     own_words = error["type"] in ("value_error", "assertion_error")
     if own_words and (not key or schema.properties(node)):
         text, _, remedy = words.partition("\n    fix: ")
