@@ -4,11 +4,9 @@ the overview of the results is what its script makes of the stored figures.
 
 import ast
 import json
-import os
 import re
 import runpy
 import subprocess
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,38 +54,15 @@ def test_a_renamed_key_is_found():
 
 @pytest.mark.parametrize("script", sorted(RESULTS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_script_imports_what_exists(script):
-    for node in ast.walk(ast.parse(script.read_text("utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith("road_ray"):
-            continue
-        module = import_module(str(node.module))
-        for alias in node.names:
-            assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias
-
-
-_WITH_TESTS = [
-    path for path in sorted(RESULTS.glob("*.py")) if "from tests." in path.read_text("utf-8")
-]
-
-
-# A fork for each script: they need not import torch and transformers again.
-_IMPORTS = """
-import importlib, os, runpy, sys, torch, transformers.modeling_utils
-sys.path[0] = sys.argv[1]
-for script in sys.argv[2:]:
-    if not os.fork():
-        runpy.run_path(script)
-        importlib.import_module("tests.tiny_teacher")
-        os._exit(0)
-    assert os.wait()[1] == 0, script
-"""
-
-
-@pytest.mark.guide
-def test_scripts_find_the_tests_that_they_import(tmp_path):
-    """Started as their pages say, without PYTHONPATH, where an installed road_ray has no tests."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-c", _IMPORTS, str(RESULTS), *map(str, _WITH_TESTS)]
-    subprocess.run(command, check=True, cwd=tmp_path, env=environment)
+    """One that imports tests says where they are: an installed road_ray has none."""
+    text = script.read_text("utf-8")
+    assert "from tests." not in text or "sys.path.insert(0, str(Path(__file__)" in text
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and re.match(r"(road_ray|tests)\b", str(node.module)):
+            module = import_module(str(node.module))
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                assert hasattr(module, alias.name) or find_spec(name), name
 
 
 @pytest.mark.parametrize("script", sorted(RESULTS.glob("*.sh")), ids=lambda path: path.stem)
@@ -103,12 +78,6 @@ def test_the_page_has_the_table_of_the_stored_figures():
     page = (RESULTS / "README.md").read_text("utf-8")
     assert OVERVIEW["with_table"](page, FIGURES) == page
     assert "@@" not in page
-
-
-def test_each_picture_of_the_page_is_there():
-    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", (RESULTS / "README.md").read_text("utf-8"))
-    assert len(pictures) == 3
-    assert all((RESULTS / name).stat().st_size > 5000 for name in pictures)
 
 
 def test_paired_scores_a_p_value_and_deviations_give_the_same_interval():
