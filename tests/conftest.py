@@ -203,26 +203,25 @@ def _unsynced_files() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _empty_figures() -> Iterator[None]:
-    """The page of a run has its figures, but empty: to draw them takes longer than a tiny run."""
+def _empty_figures() -> Iterator[Any]:
+    """The page of a run has its figures, but empty: to draw them takes longer than a tiny run.
+    Gives what draws them.
+    """
     from road_ray.reporting import plots
 
-    def empty(plot: Any) -> str:
-        return "<svg></svg>"
-
-    empty.drawn = plots._drawn  # type: ignore[attr-defined]
+    drawn = plots._drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_drawn", empty)
-        yield
+        patch.setattr(plots, "_drawn", lambda _: "<svg></svg>")
+        yield drawn
 
 
 @pytest.fixture(scope="module")
-def drawn_figures(_empty_figures: None) -> Iterator[None]:
+def drawn_figures(_empty_figures: Any) -> Iterator[None]:
     """Figures of pages are drawn, as for users."""
     from road_ray.reporting import plots
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_drawn", getattr(plots._drawn, "drawn", plots._drawn))
+        patch.setattr(plots, "_drawn", _empty_figures)
         yield
 
 
@@ -348,7 +347,7 @@ def span_run(questions: dict[str, object], tmp_path_factory: pytest.TempPathFact
 
     directory = tmp_path_factory.mktemp("runs") / "asked"
     kept = {"training.keep_checkpoints_at_end": 1}  # tests look at its checkpoint
-    return rr.finetune(overrides=questions | kept | {"run_dir": str(directory)})
+    return rr.finetune(overrides=questions | kept, run_dir=directory)
 
 
 @pytest.fixture(scope="session")
@@ -357,10 +356,8 @@ def teachers(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFact
     import road_ray as rr
 
     directory = tmp_path_factory.mktemp("runs") / "teachers"
-    kept = {
-        "training.keep_checkpoints_at_end": 1
-    }  # tests damage copies of them, which are made again
-    return rr.teachers(overrides=sentiment | kept | {"run_dir": str(directory)})
+    kept = {"training.keep_checkpoints_at_end": 1}  # tests damage copies of them
+    return rr.teachers(overrides=sentiment | kept, run_dir=directory)
 
 
 @pytest.fixture(scope="session")
