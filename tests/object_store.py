@@ -1,8 +1,7 @@
 """An S3-compatible server on the loopback interface; storages."""
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from uuid import uuid4
 
 import pytest
@@ -15,19 +14,17 @@ from road_ray.system.remote_files import Storage
 def object_store(bucket: str) -> Iterator[str]:
     """Yield ``host:port`` of a server with an empty bucket; its keys are in the environment."""
     server = pytest.importorskip("moto.server", reason="needs moto[s3], flask, flask-cors")
-    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-    os.environ |= dict.fromkeys(before, "testing")
     first = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    first.start()
-    host = ":".join(map(str, first.get_host_and_port()))
-    given = {"scheme": "http", "region": "us-east-1", "allow_bucket_creation": True}
-    fs.S3FileSystem(endpoint_override=host, **given).create_dir(bucket)
-    try:
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        first.start()
+        stack.callback(first.stop)
+        host = ":".join(map(str, first.get_host_and_port()))
+        given = {"scheme": "http", "region": "us-east-1", "allow_bucket_creation": True}
+        fs.S3FileSystem(endpoint_override=host, **given).create_dir(bucket)
         yield host
-    finally:
-        first.stop()
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 @pytest.fixture(scope="session")
