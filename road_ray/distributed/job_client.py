@@ -192,9 +192,8 @@ class Jobs:
                 )
             return job, False
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
-        if plain != run:  # a/b is not a-b
-            plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
-        name, wait = f"road-{plain}-{len(before) + 1}", self.profile.scale_up_seconds
+        digest = hashlib.sha256(run.encode()).hexdigest()[:6]  # a/b is not a-b
+        name, wait = f"road-{plain}-{digest}-{len(before) + 1}", self.profile.scale_up_seconds
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), words=words, exclude=self.profile.exclude)
             sent: dict[str, Any] = {
