@@ -11,26 +11,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 
 from road_ray.data import catalog
-from road_ray.data.task_and_dataset import Span, Task
-from road_ray.distillation.annotate import annotate
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
+from road_ray.data.task_and_dataset import Span
 from road_ray.distillation.schedule import schedule
-from road_ray.distillation.teacher import TeacherOptions
-from road_ray.distillation.weighting import resolve
-from road_ray.distributed.public_ensemble import Ensemble as PublicEnsemble
+from road_ray.distributed.public_ensemble import Ensemble
 from road_ray.models.config import Precision
-from road_ray.models.encoder import hugging_face_config
 from road_ray.models.load_weights import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
@@ -52,65 +46,43 @@ class Lesson:
 
     task: str
     shape: Shape
-    clock: str = "wall"
-    warm_steps: int = LOOKAHEAD + 1
-    steps: int = 4  # of a round, that count
-    student_cores: tuple[int, ...] = ()  # none: wherever the system puts it
-    teacher_cores: tuple[int, ...] = ()
-    precision: Precision = "fp32"  # of student and teachers
+    student_cores: Sequence[int]
+    teacher_cores: Sequence[int]  # of actors
+    precision: Precision  # of student and teachers
+    clock: str
+    steps: int  # of a round, that count
+    host: Literal["process", "actors", "store"] = "process"  # of the answers
 
 
 def no_teachers(lesson: Lesson, connection: Connection) -> None:
     """The student alone, learning from gold."""
-    objective = Supervised(_student(lesson))
+    objective = Supervised(_model(lesson, seed=0))
     _train(objective, cycle(batches(lesson)), lesson, connection)
 
 
-def in_process(lesson: Lesson, connection: Connection) -> None:
-    """Three teachers in the student's process, one after the other."""
+def taught(lesson: Lesson, connection: Connection) -> None:
+    """Three teachers: in the student's process, in actors, asked ahead, or in a store of what they
+    have answered once.
+    """
     with tempfile.TemporaryDirectory() as place:
-        ensemble = LocalEnsemble(
-            teachers(lesson, Path(place)),
-            catalog.task(lesson.task),
-            TeacherOptions(precision=lesson.precision),
-        )
-        _distil(ensemble, lesson, connection, lookahead=0)
-
-
-def in_actors(lesson: Lesson, connection: Connection) -> None:
-    """Three teachers in actors of a cluster, asked ahead."""
-    from road_ray.distributed.connection import connected
-    from road_ray.distributed.teachers import start_teachers
-
-    with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        # The processes of a cluster of our own inherit it; they must find this package.
-        os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-        stack.enter_context(connected(num_cpus=TEACHERS + 1))
-        given = {"num_gpus": 1 / (TEACHERS + 1)} if torch.cuda.is_available() else {}
-        ensemble = stack.enter_context(
-            start_teachers(
-                teachers(lesson, place),
-                catalog.task(lesson.task),
-                num_cpus=1,
-                teacher=TeacherOptions(precision=lesson.precision),
-                **given,
-            )
-        )
-        if lesson.teacher_cores:
-            for pid in ensemble.health():
+        share = 1 / (TEACHERS + 1) if torch.cuda.is_available() else 0
+        options: dict[str, Any] = {
+            "process": {"host": "process"},
+            "actors": {"num_gpus": share, "num_cpus": 0.1},
+            "store": {"host": "process", "store": Path(place) / "store"},
+        }[lesson.host]
+        options |= {"task": lesson.task, "precision": lesson.precision}
+        with Ensemble(teachers(lesson, Path(place) / "teachers"), **options) as ensemble:
+            if lesson.host == "store":
+                ensemble.label(batches(lesson))
+            for pid in ensemble.inner.health() if lesson.host == "actors" else ():
                 pin(pid, lesson.teacher_cores)
-        _distil(ensemble, lesson, connection, lookahead=LOOKAHEAD)
-
-
-def in_store(lesson: Lesson, connection: Connection) -> None:
-    """Answers that three teachers have given once, read back."""
-    with tempfile.TemporaryDirectory() as place:
-        directories = teachers(lesson, Path(place) / "teachers")
-        options = {"task": lesson.task, "store": Path(place) / "store", "host": "process"}
-        with PublicEnsemble(directories, precision=lesson.precision, **options) as stored:
-            stored.label(batches(lesson))
-            _distil(stored, lesson, connection, lookahead=LOOKAHEAD)
+            weight = schedule("constant", KD_WEIGHT)
+            student = _model(lesson, seed=0)
+            objective = Supervised(student, kd_weight=weight, temperature=TEMPERATURE)
+            lookahead = 0 if lesson.host == "process" else LOOKAHEAD
+            requested = ensemble.annotate(cycle(batches(lesson)), lookahead)
+            _train(objective, requested, lesson, connection)
 
 
 def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
@@ -141,7 +113,7 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
         for model in models if lesson.precision == "bf16" else ():
             model.forward = torch.autocast(shapes.device().type, torch.bfloat16)(model.forward)
         student = models.pop().requires_grad_(True).train()
-        _pin_student(lesson)
+        pin(os.getpid(), lesson.student_cores)
         distiller = MultiTeacherDistiller(
             train_config=TrainingConfig(
                 output_dir=place, log_dir=None, device=shapes.device(), ckpt_steps=10**9
@@ -165,18 +137,11 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
             distiller.train(optimizer, loader, num_steps=1_000_000, max_grad_norm=_MAX_NORM)
 
 
-def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:
-    weight = schedule("constant", KD_WEIGHT)
-    objective = Supervised(_student(lesson), kd_weight=weight, temperature=TEMPERATURE)
-    requested = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
-    _train(objective, requested, lesson, connection)
-
-
 def _train(
     objective: Objective, given: Iterator[Any], lesson: Lesson, connection: Connection
 ) -> None:
     """The loop that every recipe runs, with its journal."""
-    _pin_student(lesson)
+    pin(os.getpid(), lesson.student_cores)
     learn(
         objective,
         lambda _: ([dict(batch)] for batch in _steps(connection, lesson, given)),
@@ -186,7 +151,7 @@ def _train(
 
 
 def _steps(connection: Connection, lesson: Lesson, given: Iterable[Any]) -> Iterator[Any]:
-    return gated(connection, given, lesson.clock, lesson.steps, lesson.warm_steps)
+    return gated(connection, given, lesson.clock, lesson.steps, LOOKAHEAD + 1)
 
 
 def batches(lesson: Lesson) -> list[dict[str, Any]]:
@@ -206,29 +171,15 @@ def batches(lesson: Lesson) -> list[dict[str, Any]]:
 
 def teachers(lesson: Lesson, place: Path, count: int = TEACHERS) -> list[Path]:
     """Directories of random models of the student's size."""
-    task, made = catalog.task(lesson.task), []
-    for number in range(count):
-        model = _model(lesson, task, seed=number + 1)
-        model.export(place / str(number), task.name)
-        made.append(place / str(number))
+    made = [place / str(number) for number in range(count)]
+    for seed, directory in enumerate(made, 1):
+        _model(lesson, seed).export(directory, lesson.task)
     return made
 
 
-def _student(lesson: Lesson) -> MultitaskModel:
-    return _model(lesson, catalog.task(lesson.task), seed=0)
-
-
-def _model(lesson: Lesson, task: Task, seed: int) -> MultitaskModel:
-    from transformers import ElectraModel
-
-    torch.manual_seed(seed)
-    config = hugging_face_config(lesson.shape.encoder, lesson.shape.vocab_size)
-    return MultitaskModel(ElectraModel(config), [task])
-
-
-def _pin_student(lesson: Lesson) -> None:
-    if lesson.student_cores:
-        pin(os.getpid(), lesson.student_cores)
+def _model(lesson: Lesson, seed: int) -> MultitaskModel:
+    size, task = lesson.shape.encoder, catalog.task(lesson.task)
+    return shapes.model_of(size, lesson.shape.vocab_size, task, seed)
 
 
 def pin(pid: int, cores: Sequence[int]) -> None:

@@ -28,9 +28,7 @@ from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import Span
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.models.config import Attention, EncoderConfig
-from road_ray.models.encoder import hugging_face_config
 from road_ray.models.load_weights import suppress_logging
-from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
@@ -53,12 +51,10 @@ class Study:
     precision: Literal["fp32", "bf16"] = "fp32"
     attention: Attention = "auto"  # ours
     clock: str = "wall"
-    root: Path | None = None  # None: ROAD_DATA, or the miniature world
 
     @property
     def place(self) -> Path:
-        settings = self.root or os.environ.get("ROAD_DATA")
-        return Path(settings) if settings else miniature.cached()
+        return Path(os.environ.get("ROAD_DATA") or miniature.cached())
 
     def tokenizer(self) -> Any:
         """BERT's vocabulary where the data has it; else one learnt from the data set."""
@@ -95,19 +91,9 @@ def ours(study: Study, connection: Connection) -> None:
             for _ in range(stream.batches_per_epoch):
                 yield [next(batches)]
 
-    objective = Supervised(model_of(study, split, tokenizer))
+    objective = Supervised(shapes.model_of(study.encoder, len(tokenizer), split.task))
     config = TrainingConfig(precision=study.precision)
     learn(objective, steps, config, peak_lr=_RATE, attention=study.attention)
-
-
-def model_of(study: Study, split: Split, tokenizer: Any, seed: int = _SEED) -> MultitaskModel:
-    """A new model of the study's size with the head of its task."""
-    from transformers import ElectraModel
-
-    torch.manual_seed(seed)
-    return MultitaskModel(
-        ElectraModel(hugging_face_config(study.encoder, len(tokenizer))), [split.task]
-    )
 
 
 def hugging_face(study: Study, connection: Connection) -> None:
@@ -136,7 +122,8 @@ def hugging_face(study: Study, connection: Connection) -> None:
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as directory:
-        model_of(study, split, tokenizer).export(Path(directory), split.task.name)
+        started = shapes.model_of(study.encoder, len(tokenizer), split.task)
+        started.export(Path(directory), split.task.name)
         with suppress_logging():
             model = auto.from_pretrained(directory)
         trainer = Trainer(

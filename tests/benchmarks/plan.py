@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from road_ray.models.config import EncoderConfig
 from road_ray.models.precision import autocast_dtype
 from tests.benchmarks import race
 from tests.benchmarks.finetuning import Study
-from tests.benchmarks.race import Contestant, Main, Timing, in_process
+from tests.benchmarks.race import Contestants, Start, Timing, in_process
 from tests.benchmarks.shapes import Shape, device
 
 Row = dict[str, Any]
@@ -37,6 +37,7 @@ def row(
     *,
     repeats: int,
     limit_share: float,
+    memory_mb: tuple[float, float],
     precision: str = "fp32",
 ) -> Row:
     """A row of bench.json: ``ours`` and ``theirs`` in ``unit``, of which more is better."""
@@ -49,8 +50,8 @@ def row(
         "theirs": theirs,
         "ratio": ours / theirs,
         "repeats": repeats,
-        "peak_memory_mb": race.peak_memory_mb(),
-        "their_peak_memory_mb": 0.0,
+        "peak_memory_mb": memory_mb[0],
+        "their_peak_memory_mb": memory_mb[1],
         "limit_share": limit_share,
     }
 
@@ -58,20 +59,23 @@ def row(
 def race_row(
     name: str,
     peer: str,
+    precision: str,
+    both: tuple[Timing, Timing],
     unit: str,
     amount: float,
-    ours: Timing,
-    theirs: Timing,
-    *,
     limit_seconds: float,
-    precision: str = "fp32",
 ) -> Row:
-    """A row of two contestants whose steps are ``amount`` units of work each."""
-    rates = amount / ours.median, amount / theirs.median
-    share, repeats = limit_seconds / ours.median, len(ours.seconds)
-    made = row(name, peer, unit, *rates, repeats=repeats, limit_share=share, precision=precision)
-    made["peak_memory_mb"] = ours.peak_memory_mb
-    return made | {"their_peak_memory_mb": theirs.peak_memory_mb}
+    """A row of ``both`` contestants, ours first, whose steps are ``amount`` units of work each."""
+    return row(
+        name,
+        peer,
+        unit,
+        *(amount / timing.median for timing in both),
+        repeats=len(both[0].seconds),
+        limit_share=limit_seconds / both[0].median,
+        memory_mb=(both[0].peak_memory_mb, both[1].peak_memory_mb),
+        precision=precision,
+    )
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Plan:
     compiled: tuple[bool, ...] = (False,)
     until: float | None = None  # of time.monotonic(): no further round of a race begins then
     clock: str = "wall"
-    start: Callable[[Main, Any, str], Any] = in_process
+    start: Start = in_process
     say: Callable[[str], None] = print
 
     @classmethod
@@ -124,21 +128,16 @@ class Plan:
         return cls(**sizes | options)
 
     def race(
-        self, lanes: Mapping[Any, Contestant], *, repeats: int, warmup: int = 2
+        self, lanes: Contestants, *, repeats: int, warmup: int = 2, **starts: Start
     ) -> dict[Any, Timing]:
-        """``race`` that ends in time. A device holds one contestant after the other, so that the
-        memory of each is its own.
+        """``race`` that ends in time; ``starts`` are those that are not started like the others. A
+        device holds one contestant after the other, so that the memory of each is its own.
         """
-        races = [lanes]
-        if device().type == "cuda":
-            races = [{name: lane} for name, lane in lanes.items()]
-        return {
-            name: timing
-            for each in races
-            for name, timing in race.race(
-                each, repeats=repeats, warmup=warmup, until=self.until
-            ).items()
-        }
+        how = dict.fromkeys(lanes, self.start) | starts
+        rounds: dict[str, Any] = {"repeats": repeats, "warmup": warmup, "until": self.until}
+        if device().type != "cuda":
+            return race.race(lanes, how, **rounds)
+        return {name: race.race({name: lanes[name]}, how, **rounds)[name] for name in lanes}
 
     def within(self, seconds: float) -> Plan:
         """The same plan, whose races end within these seconds."""

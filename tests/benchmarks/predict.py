@@ -16,11 +16,10 @@ from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
-from road_ray.models.encoder import build_encoder, hugging_face_config
-from road_ray.models.multitask import MultitaskModel
+from tests.benchmarks import shapes
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan, Row, race_row
-from tests.benchmarks.race import Contestant, gated, race
+from tests.benchmarks.race import gated
 
 _TASK, _PLAIN_BATCH, _MAX_LENGTH = "sentiment", 32, 128
 
@@ -41,35 +40,25 @@ def predict(plan: Plan) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         work = Work(*_prepared(study, Path(place)), clock=plan.clock)
         lanes = {
-            "fp32": Contestant(ours, work, plan.start),
-            "bf16": Contestant(ours, replace(work, precision="bf16"), plan.start),
-            "plain": Contestant(plain, work, plan.start),
+            "fp32": (ours, work),
+            "bf16": (ours, replace(work, precision="bf16")),
+            "plain": (plain, work),
         }
-        timings = race(lanes, repeats=plan.few_repeats, warmup=1)
+        timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
     peer = f"plain (fp32), {study.examples:,} rows of {study.dataset}"
-    amount, theirs = study.examples, timings["plain"]
+    theirs, work = timings["plain"], ("rows/s", study.examples)
     return [
-        race_row(
-            "predict",
-            peer,
-            "rows/s",
-            amount,
-            timings[name],
-            theirs,
-            limit_seconds=timings[name].median,
-            precision=name,
-        )
-        for name in ("fp32", "bf16")
+        race_row("predict", peer, name, (ours, theirs), *work, ours.median)
+        for name, ours in timings.items()
+        if ours is not theirs
     ]
 
 
 def _prepared(study: Study, place: Path) -> tuple[Path, Path]:
     """Write a model with random weights, and a CSV file of the study's sentences."""
     tokenizer = study.tokenizer()
-    torch.manual_seed(0)
-    encoder = build_encoder(hugging_face_config(study.encoder, len(tokenizer)))
-    task = catalog.task(_TASK)
-    MultitaskModel(encoder, [task]).export(place / "model", task.name)
+    model = shapes.model_of(study.encoder, len(tokenizer), catalog.task(_TASK))
+    model.export(place / "model", _TASK)
     tokenizer.save_pretrained(place / "model")
     examples = read_split(catalog.dataset(study.dataset), study.place, "train")
     with (place / "rows.csv").open("w", newline="") as file:

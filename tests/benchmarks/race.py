@@ -20,6 +20,9 @@ from typing import Any
 import torch
 
 Main = Callable[[Any, Connection], None]
+Contestants = Mapping[Any, tuple[Main, Any]]
+"""By name: ``main(setting, connection)`` and its setting."""
+Start = Callable[[Main, Any, str], Any]
 START_TIMEOUT_SECONDS = 120
 
 
@@ -101,21 +104,13 @@ def in_thread(main: Main, setting: Any, address: str) -> Any:
     return thread
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """Who takes part: ``main(setting, connection)``, started by ``start``."""
-
-    main: Main
-    setting: Any
-    start: Callable[[Main, Any, str], Any]
-
-
 def race(
-    contestants: Mapping[Any, Contestant],
+    contestants: Contestants,
+    starts: Mapping[Any, Start],
     *,
     repeats: int,
-    warmup: int = 2,
-    until: float | None = None,
+    warmup: int,
+    until: float | None,
 ) -> dict[Any, Timing]:
     """``repeats`` rounds after ``warmup`` that do not count; every round begins with another.
 
@@ -123,7 +118,7 @@ def race(
     """
     with tempfile.TemporaryDirectory(prefix="race-") as directory:
         lanes = {
-            name: _Lane(contestant, str(Path(directory) / str(number)))
+            name: _Lane(*contestant, starts[name], str(Path(directory) / str(number)))
             for number, (name, contestant) in enumerate(contestants.items())
         }
         names = list(lanes)
@@ -149,10 +144,10 @@ def _accepted(listener: Listener) -> Connection:
 class _Lane:
     """The referee's side of one contestant."""
 
-    def __init__(self, contestant: Contestant, address: str) -> None:
+    def __init__(self, main: Main, setting: Any, start: Start, address: str) -> None:
         self.timing = Timing()
         with Listener(address) as listener:
-            self.host = contestant.start(contestant.main, contestant.setting, address)
+            self.host = start(main, setting, address)
             self.connection = _accepted(listener)
         self._receive(START_TIMEOUT_SECONDS)
 

@@ -15,13 +15,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from road_ray.models.config import EncoderConfig
+from road_ray.data import catalog
+from tests.benchmarks import shapes
 from tests.benchmarks.plan import Plan, Row, row
 from tests.ports import free_port
-from tests.published import TEXTS, publish, tokenizer_of
+from tests.published import TEXTS, tokenizer_of
 
 AIM = 2.0  # times the requests of the plain handler, at most clients
 _START_SECONDS = 300.0
@@ -40,35 +42,24 @@ class Load:
 def serve(plan: Plan) -> list[Row]:
     """A model of 4 layers behind `road serve` against FastAPI and uvicorn without batching."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        model = _saved(Path(scratch) / "model", plan.tiny.encoder)
-        ours, our_port = stack.enter_context(_started("road_ray", "serve", model, "--port"))
-        plain, port = stack.enter_context(_started("tests.benchmarks.plain_server", model))
+        tokenizer = tokenizer_of("electra", TEXTS * 10, size=2000)  # frequent words are whole
+        task = catalog.task("sentiment")
+        shapes.model_of(plan.tiny.encoder, len(tokenizer), task).export(Path(scratch), task.name)
+        tokenizer.save_pretrained(scratch)
+        ours, our_port = stack.enter_context(_started("road_ray", "serve", scratch, "--port"))
+        plain, port = stack.enter_context(_started("tests.benchmarks.plain_server", scratch))
         rows = []
         for clients in plan.clients:
             loads: dict[int, list[Load]] = {our_port: [], port: []}
             for number in range(plan.few_repeats):
                 for each in loads:  # in turns, so that other work on the machine meets both
                     loads[each].append(asyncio.run(load(each, clients, plan.load_seconds, number)))
-            memory = {"peak_memory_mb": _memory_mb(ours), "their_peak_memory_mb": _memory_mb(plain)}
+            memory = _memory_mb(ours), _memory_mb(plain)
             rows += _rows(clients, loads[our_port], loads[port], memory)
         return rows
 
 
-def _saved(directory: Path, size: EncoderConfig) -> str:
-    """Save a classifier with random weights, whose tokenizer knows the words of the requests."""
-    tokenizer = tokenizer_of("electra", TEXTS * 10, size=2000)  # words that occur often are whole
-    sizes = {
-        "embedding_size": size.embedding_size,
-        "hidden_size": size.hidden_size,
-        "num_attention_heads": size.heads,
-        "intermediate_size": size.intermediate_size,
-        "max_position_embeddings": 512,
-    }
-    names = {"labels": ("no", "yes"), "layers": size.layers, "tokenizer": tokenizer}
-    return str(publish(directory, "electra", "ForSequenceClassification", **names, **sizes))
-
-
-def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Row) -> list[Row]:
+def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Any) -> list[Row]:
     """``limit_share`` is the share of the aim, twice the requests; of latencies, theirs' part."""
     rows = []
     for unit, name in (("requests/s", "requests"), ("p50 ms", "p50"), ("p99 ms", "p99")):
@@ -77,8 +68,8 @@ def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Row) -> li
         )
         share = mine / other / (AIM if name == "requests" else 1.0)
         peer, repeats = f"plain FastAPI, {clients} clients", len(ours)
-        made = row("serve", peer, unit, mine, other, repeats=repeats, limit_share=share)
-        rows.append(made | memory)
+        kept = {"repeats": repeats, "limit_share": share, "memory_mb": memory}
+        rows.append(row("serve", peer, unit, mine, other, **kept))
     return rows
 
 

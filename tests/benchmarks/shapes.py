@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import ElectraForMaskedLM, ElectraForPreTraining
+from transformers import ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
+from road_ray.data.task_and_dataset import Task
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config, initialize, scale_encoder
+from road_ray.models.multitask import MultitaskModel
 
 PAD, CLS, SEP, MASK = 0, 101, 102, 103
 SPECIAL = (PAD, CLS, SEP, MASK)
@@ -82,6 +84,12 @@ def models(shape: Shape) -> tuple[ElectraForMaskedLM, ElectraForPreTraining]:
     generator.electra.embeddings = discriminator.electra.embeddings
     generator.generator_lm_head.weight = discriminator.electra.embeddings.word_embeddings.weight
     return generator.to(device()).train(), discriminator.to(device()).train()
+
+
+def model_of(size: EncoderConfig, vocab_size: int, task: Task, seed: int = 0) -> MultitaskModel:
+    """An encoder with random weights and the head of a task."""
+    torch.manual_seed(seed)
+    return MultitaskModel(ElectraModel(hugging_face_config(size, vocab_size)), [task])
 
 
 def flops(shape: Shape) -> float:

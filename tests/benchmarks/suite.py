@@ -24,7 +24,7 @@ from tests.benchmarks.distil import Lesson
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan, Row, race_row
 from tests.benchmarks.predict import predict
-from tests.benchmarks.race import Contestant, Main, Timing, run
+from tests.benchmarks.race import Main, Timing, run
 from tests.benchmarks.serving import serve
 from tests.benchmarks.shapes import Shape, flops
 
@@ -57,13 +57,12 @@ def _against(
     name: str, plan: Plan, shape: Shape, repeats: int, peers: dict[str, tuple[Main, Any]]
 ) -> list[Row]:
     base = Setting(shape, clock=plan.clock, steps=plan.steps)
-    lanes: dict[Any, Contestant] = {"product": Contestant(contestants.product, base, plan.start)}
+    lanes: dict[Any, Any] = {"product": (contestants.product, base)}
     for precision, compiled in product(plan.precisions, plan.compiled):
         setting = replace(base, precision=precision, compiled=compiled)
-        lanes["ours", precision, compiled] = Contestant(contestants.ours, setting, plan.start)
+        lanes["ours", precision, compiled] = contestants.ours, setting
         for peer, (main, sampling) in peers.items():
-            variant = replace(setting, sampling=sampling)
-            lanes[peer, precision, compiled] = Contestant(main, variant, plan.start)
+            lanes[peer, precision, compiled] = main, replace(setting, sampling=sampling)
     timings = plan.race(lanes, repeats=repeats)
     limit = PRODUCT_FLOPS / timings["product"].median
     pairs = plan.pairs(("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"))
@@ -71,11 +70,10 @@ def _against(
         _row(
             name,
             f"{peer} ({theirs}{', compiled' if compiled else ''})",
-            timings["ours", mine, compiled],
-            timings[peer, theirs, compiled],
+            mine,
+            (timings["ours", mine, compiled], timings[peer, theirs, compiled]),
             shape,
             limit,
-            precision=mine,
         )
         for (mine, theirs), compiled, peer in product(pairs, plan.compiled, peers)
     ]
@@ -85,15 +83,14 @@ def ray_train(plan: Plan) -> list[Row]:
     """The same loop in one Ray Train worker and in a process of its own, once started."""
     setting = Setting(plan.tiny, clock=plan.clock)
     lanes = {
-        "product": Contestant(contestants.product, setting, plan.start),
-        "ours": Contestant(contestants.ours, setting, _in_ray),
-        "alone": Contestant(contestants.ours, setting, plan.start),
+        "product": (contestants.product, setting),
+        "ours": (contestants.ours, setting),
+        "alone": (contestants.ours, setting),
     }
-    timings = plan.race(lanes, repeats=plan.quick_repeats)
+    timings = plan.race(lanes, repeats=plan.quick_repeats, ours=_in_ray)
     limit = PRODUCT_FLOPS / timings["product"].median
-    return [
-        _row("ray_train", "no Ray", timings["ours"], timings["alone"], plan.tiny, limit, "fp32")
-    ]
+    both = timings["ours"], timings["alone"]
+    return [_row("ray_train", "no Ray", "fp32", both, plan.tiny, limit)]
 
 
 def _in_ray(main: Main, setting: Any, address: str) -> threading.Thread:
@@ -121,20 +118,14 @@ def _on_ray_worker(
 
 def distil(plan: Plan) -> list[Row]:
     """Teachers in actors on their own cores, in a store, in process and in TextBrewer, by task."""
-    mains = {
-        "no teachers": distilling.no_teachers,
-        "actors": distilling.in_actors,
-        "warm store": distilling.in_store,
-        "in process": distilling.in_process,
-        "textbrewer": distilling.in_textbrewer,
-    }
-    pairs = [(mine, "no teachers") for mine in ("actors", "warm store", "in process")]
-    if find_spec("textbrewer") is None:
-        del mains["textbrewer"]
+    hosts: dict[str, Any] = {"actors": "actors", "warm store": "store", "in process": "process"}
+    pairs = [(mine, "no teachers") for mine in hosts]
+    has_peer = find_spec("textbrewer") is not None
+    if has_peer:
+        pairs += [(mine, "textbrewer") for mine in ("actors", "in process")]
+    else:
         plan.say("distil: textbrewer is not installed, so it is left out")
         plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
-    else:
-        pairs += [(mine, "textbrewer") for mine in ("actors", "in process")]
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     rows = []
@@ -149,7 +140,11 @@ def distil(plan: Plan) -> list[Row]:
                 student_cores=tuple(cores[:1]),
                 teacher_cores=tuple(cores[half:]),
             )
-            lanes = {name: Contestant(main, lesson, plan.start) for name, main in mains.items()}
+            lanes: dict[str, Any] = {"no teachers": (distilling.no_teachers, lesson)}
+            for name, host in hosts.items():
+                lanes[name] = distilling.taught, replace(lesson, host=host)
+            if has_peer:
+                lanes["textbrewer"] = distilling.in_textbrewer, lesson
             timings = plan.race(lanes, repeats=plan.repeats, warmup=1)
             rows += [_lesson_row(lesson, mine, peer, timings) for mine, peer in pairs]
     return rows
@@ -157,9 +152,9 @@ def distil(plan: Plan) -> list[Row]:
 
 def _lesson_row(lesson: Lesson, mine: str, peer: str, timings: dict[str, Timing]) -> Row:
     """``limit_share`` is the share of the speed that the student has without teachers."""
-    ours, named = timings[mine], f"{peer}; ours {mine}, {lesson.task}"
-    row = _row("distil", named, ours, timings[peer], lesson.shape, 1.0, lesson.precision)
-    return row | {"limit_share": timings["no teachers"].median / ours.median}
+    named, both = f"{peer}; ours {mine}, {lesson.task}", (timings[mine], timings[peer])
+    limit = timings["no teachers"].median
+    return race_row("distil", named, lesson.precision, both, "tokens/s", lesson.shape.tokens, limit)
 
 
 def finetune(plan: Plan) -> list[Row]:
@@ -171,15 +166,15 @@ def _trained(study: Study, plan: Plan) -> list[Row]:
     """``limit_share``: products of the encoder over real tokens, over the fp32 rate of products."""
     study = replace(study, clock=plan.clock)
     product = Setting(plan.tiny, clock=plan.clock)
-    lanes = {"product": Contestant(contestants.product, product, plan.start)}
+    lanes: dict[str, Any] = {"product": (contestants.product, product)}
     for precision in plan.precisions:
         variant = replace(study, precision=precision)
-        lanes[f"ours {precision}"] = Contestant(finetuning.ours, variant, plan.start)
-        lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, variant, plan.start)
+        lanes[f"ours {precision}"] = finetuning.ours, variant
+        lanes[f"Trainer {precision}"] = finetuning.hugging_face, variant
     flash = plan.precisions[-1] == "bf16" and torch.cuda.is_available() and find_spec("flash_attn")
     attention = "flash_attention_2" if flash else "unpadded"
     variant = replace(study, precision=plan.precisions[-1], attention=attention)
-    lanes[attention] = Contestant(finetuning.ours, variant, plan.start)
+    lanes[attention] = finetuning.ours, variant
     timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
     rate = PRODUCT_FLOPS / timings["product"].median
     races = [
@@ -192,12 +187,11 @@ def _trained(study: Study, plan: Plan) -> list[Row]:
         race_row(
             "finetune",
             peer,
+            precision,
+            (timings[mine], timings[theirs]),
             "examples/s",
             study.examples,
-            timings[mine],
-            timings[theirs],
-            limit_seconds=finetuning.operations(study) / rate,
-            precision=precision,
+            finetuning.operations(study) / rate,
         )
         for peer, precision, mine, theirs in races
     ]
@@ -209,33 +203,19 @@ def matrix_rate(plan: Plan) -> list[Row]:
         return []
     base = Setting(plan.tiny, clock=plan.clock)
     lanes = {
-        precision: Contestant(contestants.product, replace(base, precision=precision), plan.start)
+        precision: (contestants.product, replace(base, precision=precision))
         for precision in plan.precisions
     }
     timings = plan.race(lanes, repeats=plan.quick_repeats)
-    fast, slow = timings["bf16"], timings["fp32"]
-    unit, amount, limit = "GFLOP/s", PRODUCT_FLOPS / 1e9, fast.median
-    return [
-        race_row(
-            "matrix_rate", "fp32", unit, amount, fast, slow, limit_seconds=limit, precision="bf16"
-        )
-    ]
+    both, amount = (timings["bf16"], timings["fp32"]), PRODUCT_FLOPS / 1e9
+    return [race_row("matrix_rate", "fp32", "bf16", both, "GFLOP/s", amount, both[0].median)]
 
 
 def _row(
-    name: str, peer: str, ours: Timing, theirs: Timing, shape: Shape, limit: float, precision: str
+    name: str, peer: str, precision: str, both: tuple[Timing, Timing], shape: Shape, limit: float
 ) -> Row:
     seconds = flops(shape) / limit
-    return race_row(
-        name,
-        peer,
-        "tokens/s",
-        shape.tokens,
-        ours,
-        theirs,
-        limit_seconds=seconds,
-        precision=precision,
-    )
+    return race_row(name, peer, precision, both, "tokens/s", shape.tokens, seconds)
 
 
 SUITE: dict[str, Callable[[Plan], list[Row]]] = {
