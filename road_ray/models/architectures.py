@@ -98,7 +98,7 @@ def longest_row_of(config: PreTrainedConfig) -> int:
 def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:
     """Return the module list that holds the layers of an encoder, in their order.
 
-    It is the outermost of the lists with the most weights. Shared layers (ALBERT) are in it once.
+    It is the longest of the lists with the most weights. Shared layers (ALBERT) are in it once.
     Raises ``ConfigError`` for a model without such a list.
     """
     lists = [module for module in encoder.modules() if isinstance(module, nn.ModuleList) and module]
@@ -108,10 +108,8 @@ def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:
             "  allowed: encoders of transformers that are stacks of layers\n"
             "  fix: name a model of another family; optimizer.layer_decay=1 needs no layers"
         )
-    chosen = max(lists, key=_size)  # ties: the outermost, which modules() names first
-    while len(chosen) == 1 and (inner := _only_list(chosen[0])) is not None:
-        chosen = inner  # one group that holds all distinct layers
-    return chosen
+    # Ties: the innermost, so that one group that holds all distinct layers counts as these.
+    return max(reversed(lists), key=lambda layers: (_size(layers), len(layers)))
 
 
 def num_layers(config: PreTrainedConfig) -> int:
@@ -190,10 +188,3 @@ def _is_of_embeddings(encoder: PreTrainedModel, name: str) -> bool:
 
 def _size(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _only_list(module: nn.Module) -> nn.ModuleList | None:
-    """Return the list below ``module`` that holds all of its weights, if there is one."""
-    lists = [below for below in module.modules() if isinstance(below, nn.ModuleList)]
-    complete = [below for below in lists if _size(below) == _size(module)]
-    return complete[0] if complete else None
