@@ -205,9 +205,9 @@ class BatchStream:
     ``size`` takes its share. The ``batch_size`` is global, in examples.
 
     An epoch is that of ``epoch_order``, or of ``token_budget_order`` where batches have at most
-    ``most_tokens``. If the rows have ``windows``, the shards are in a random order, another one in
-    each epoch, and a window is a fixed number of consecutive rows in that order, the last the rest.
-    Its rows are shuffled and batched as by ``epoch_order``.
+    ``most_tokens``. If the rows have ``window_rows``, the shards are in a random order, another one
+    in each epoch, and a window is a fixed number of consecutive rows in that order, the last the
+    rest. Its rows are shuffled and batched as by ``epoch_order``.
 
     With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
     for the global batch, so masking does not depend on the number of workers or on a resume.
@@ -227,7 +227,7 @@ class BatchStream:
     ) -> None:
         self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
         self.most_tokens = most_tokens
-        self.windows = None if isinstance(rows, Features) else rows.windows
+        self._corpus = None if isinstance(rows, Features) or not rows.window_rows else rows
         self.share = slice(rank, None, size)
         self.name, self.noise_channels = rows.dataset, noise_channels
         if len(rows) == 0:
@@ -255,13 +255,13 @@ class BatchStream:
 
     def _lay_out(self) -> int:
         """Set the sizes of an epoch and of its windows; return the smallest batch size."""
-        if (windows := self.windows) is None:
+        if (corpus := self._corpus) is None:
             self.num_windows = self.batches_per_window = 1  # the epoch
             sizes = [len(rows) for rows in self._batches(0, 0)]
             self.batches_per_epoch = len(sizes)
             return min(sizes)
-        self.rows_per_epoch, batch_size = int(windows.starts[-1]), self.batch_size
-        self.batches_per_window = max(1, windows.rows // batch_size)
+        self.rows_per_epoch, batch_size = len(corpus), self.batch_size
+        self.batches_per_window = max(1, corpus.window_rows // batch_size)
         self.rows_per_window = self.batches_per_window * batch_size
         self.num_windows = max(1, self.rows_per_epoch // self.rows_per_window)
         last = self.rows_per_epoch - (self.num_windows - 1) * self.rows_per_window
@@ -276,26 +276,27 @@ class BatchStream:
         return self._batches(epoch, window)[position - window * self.batches_per_window]
 
     def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
-        lengths, windows, seed, size = self._lengths, self.windows, self.seed, self.batch_size
-        if windows is None:
+        lengths, corpus, seed, size = self._lengths, self._corpus, self.seed, self.batch_size
+        if corpus is None:
             # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
             # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
             rng = np.random.default_rng((seed, 0, epoch))
             if self.most_tokens is None:
                 return epoch_order(lengths, size, rng)
             return token_budget_order(lengths, self.most_tokens // self.rows.choices, size, rng)
-        rows, shards = self._rows_of(epoch, window)
-        if windows.expect is not None:
+        rows, shards = self._rows_of(corpus.starts, epoch, window)
+        if corpus.expect is not None:
             following = (epoch, window + 1) if window + 1 < self.num_windows else (epoch + 1, 0)
-            soon = [*shards.tolist(), *self._rows_of(*following)[1].tolist()]
-            windows.expect(list(dict.fromkeys(soon)))
+            soon = [*shards.tolist(), *self._rows_of(corpus.starts, *following)[1].tolist()]
+            corpus.expect(list(dict.fromkeys(soon)))
         rng = np.random.default_rng((seed, 7, epoch, window))
         return [rows[inner] for inner in epoch_order(lengths[rows], size, rng)]
 
-    def _rows_of(self, epoch: int, window: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _rows_of(
+        self, starts: Longs, epoch: int, window: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of a window in the order of its shards, and these shards."""
-        assert self.windows is not None
-        starts, first = self.windows.starts, window * self.rows_per_window
+        first = window * self.rows_per_window
         is_last = window + 1 == self.num_windows
         places = np.arange(first, self.rows_per_epoch if is_last else first + self.rows_per_window)
         rng = np.random.default_rng((self.seed, 6, epoch))
@@ -310,7 +311,7 @@ class BatchStream:
         windows, whose lengths are not all available, sizes are estimated from the first batch.
         """
         epochs, rest = divmod(max(batches, 0), self.batches_per_epoch)
-        if self.windows is not None:
+        if self._corpus is not None:
             rows, tokens, positions = self._sizes(range(1)).tolist()
             share = max(batches, 0) / self.batches_per_epoch * len(self.rows) / rows
             return BatchTotals(*(round(share * size) for size in (rows, tokens, positions)))

@@ -59,16 +59,6 @@ class OpenShard(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Rows of several shards that are shuffled together, so that few shards are read at a time."""
-
-    starts: Longs  # [shards + 1] number of the first row of each shard
-    rows: int  # of a window
-    expect: Callable[[Sequence[int]], None] | None = None
-    """Called with the numbers of the shards that are read from now on."""
-
-
-@dataclass(frozen=True)
 class Corpus:
     """Unpadded two-segment rows over shards, numbered through.
 
@@ -84,7 +74,9 @@ class Corpus:
     shards: Sequence[OpenShard]
     starts: Longs  # [shards + 1] number of the first row of each shard
     manifest: dict[str, Any]
-    windows: Windows | None = None  # None: all rows are shuffled together
+    window_rows: int = 0  # so many are shuffled together, to read few shards at a time; 0: all
+    expect: Callable[[Sequence[int]], None] | None = None
+    """Called with the numbers of the shards that are read from now on."""
     has_segments: bool = True  # whether its tokenizer tells the second text by token types
 
     def __len__(self) -> int:
@@ -170,12 +162,9 @@ def open_corpus(place: Path | Storage, data: CorpusConfig) -> Corpus:
         opened = cached = CachedShards(place, shards, data, num_shuffled + 2)
         expect = cached.expect
     starts = np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
-    windows = None
-    if num_shuffled is not None:
-        rows = num_shuffled * max(shard.rows for shard in shards)
-        windows = Windows(starts, rows, expect)
+    window_rows = (num_shuffled or 0) * max(shard.rows for shard in shards)
     where = place if isinstance(place, Path) else str(place)
-    return Corpus(where, opened, starts, manifest, windows)
+    return Corpus(where, opened, starts, manifest, window_rows, expect)
 
 
 @lru_cache(maxsize=4096)

@@ -107,8 +107,8 @@ class Prepared:
         """Return digests of corpus and batches, which must be equal on resuming."""
         *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
         facts = {"corpus": last[1].manifest, "batch": last[0].batch_size}
-        if (windows := last[1].windows) is not None:
-            facts["window_rows"] = windows.rows
+        if last[1].window_rows:
+            facts["window_rows"] = last[1].window_rows
         if earlier:
             facts["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
         return identity_of(**facts)
