@@ -75,12 +75,13 @@ def search(
     included.
 
     ``started()`` connects to Ray and gives the function that runs one trial, ``changed(record)`` is
-    called for each that starts or ends. ``demand`` is given where trials start processes of their
-    own, so that stopping a trial ends its process. The caller holds the lock of the directory.
+    called for each that has started or ended. ``demand`` is given where trials start processes of
+    their own, so that stopping a trial ends its process. The caller holds the directory's lock.
     """
     study = open_study(config, name, directory)
     for record in records_of(study):
-        changed(record)
+        if record.state != "running":  # these are told when they go on
+            changed(record)
     searcher = StudySearch(study, config, directory, changed)
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if running or not searcher.spent():

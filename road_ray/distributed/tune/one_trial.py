@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,6 @@ def trial_numbers(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
 
-@cache  # one descriptor for all trials of a process
 def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends."""
     # A plain descriptor stays open; a file object would be closed when it is collected.

@@ -128,12 +128,11 @@ def teachers_of_trials(config: SweepConfig) -> Iterator[ActorEnsemble | None]:
 
 def _printed(config: SweepConfig) -> Callable[[Record], None]:
     """Return a function that writes a line for a trial that has started or ended."""
-    told: set[tuple[int, str]] = set()
+    ended = set[int]()
 
     def changed(record: Record) -> None:
-        if record.origin or (record.number, record.state) in told:
+        if record.origin:
             return
-        told.add((record.number, record.state))
         line = f"trial {record.number} {record.state}"
         line += "".join(f" {value:.4g}" for value in record.values)
         line += f" ({record.reason.splitlines()[0]})" if record.reason else ""
@@ -141,8 +140,8 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
             text = f"{value:.4g}" if isinstance(value, float) else json.dumps(value).strip('"')
             line += f"  {key}={text}"
         if record.state != "running":
-            ended = sum(state != "running" for _, state in told)
-            line += f"; {ended} of {max(config.most_trials, ended)} trials"
+            ended.add(record.number)
+            line += f"; {len(ended)} of {max(config.most_trials, len(ended))} trials"
         print(line, file=sys.stderr, flush=True)
 
     return changed

@@ -253,35 +253,33 @@ class TrialRunner:
         """Return the metrics of the last run with one seed; write its time, killed starts too."""
         metric, runs = self.sweep.metric[0], runs_of(self.sweep, changes, directory, number)
         seconds, teacher_seconds = spent(directory, str(number))
-        last, told = len(runs) - 1, time.monotonic()
+        told = time.monotonic()
 
-        def count(teachers: int) -> None:
+        def count(config: Config) -> None:
             nonlocal seconds, teacher_seconds, told
-            now = time.monotonic()
-            seconds += now - told
-            teacher_seconds += (now - told) * teachers
-            told = now
+            passed = time.monotonic() - told
+            told += passed
+            seconds += passed
+            teacher_seconds += passed * getattr(config, "total_teachers", 0)  # not of pre-training
             with suppress(ResourceError):  # a full disk, which the run tells
                 path = directory / f"seed-{number}" / SPENT
                 write_text_atomic(path, f"{seconds} {teacher_seconds}")
 
-        def report(
-            place: int, teachers: int, step: int, total: int | None, row: Mapping[str, float]
-        ) -> None:
-            count(teachers)
-            if place == last and metric in row and total and step < total:
+        def report(config: Config, step: int, total: int | None, row: Mapping[str, float]) -> None:
+            count(config)
+            if config is runs[-1][1] and metric in row and total and step < total:
                 on_report(step, total, float(row[metric]))
 
         from road_ray.training.run_context import RunContext  # of torch, which a plan does not need
 
-        for place, (verb, config) in enumerate(runs):
-            teachers: int = getattr(config, "total_teachers", 0)  # pre-training has none
-            context = RunContext(on_row=partial(report, place, teachers))
-            given = [] if self.teachers is None or place else [self.teachers]
+        given = [] if self.teachers is None else [self.teachers]  # to the first run
+        for verb, config in runs:
             try:
+                context = RunContext(on_row=partial(report, config))
                 run = VERBS[verb].run(config, *given, context=context)
             finally:
-                count(teachers)
+                count(config)
+            given = []
         metrics = {n: math.nan if v is None else float(v) for n, v in run.metrics.items()}
         metrics["cost/seconds"] = seconds
         metrics["cost/parameters"] = float(parameters(run.hf_dir))
