@@ -17,7 +17,7 @@ from road_ray.cli.options import (
     complete_words,
     tell,
 )
-from road_ray.reporting.text_tables import aligned, duration
+from road_ray.reporting.text_tables import duration
 from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -71,13 +71,11 @@ def sweep(
 
 
 def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
-    """Yield the trials, the best of them, and whether they differ."""
-    from road_ray.recipes.sweep.sweep import row_of
+    """Yield the best trials, and whether they differ."""
     from road_ray.recipes.sweep.trials import model_of
     from road_ray.reporting.pages.sweep_page import tie
     from road_ray.reporting.records.sweep_record import read_sweep
 
-    yield aligned([row_of(trial, config) for trial in done.trials])
     for trial in done.best:
         values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())

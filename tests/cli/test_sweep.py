@@ -1,4 +1,4 @@
-"""``road sweep``: a table for people, JSON for scripts, mistakes before anything starts."""
+"""``road sweep``: the best trial for people, JSON for scripts, mistakes before anything starts."""
 
 import json
 

@@ -225,17 +225,3 @@ class Sweep:
             f"  {failed[0].reason}\n  fix: {fix}\n"
             f"  kept: all trials in {self.directory}, with each failed one's error.txt"
         )
-
-
-def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
-    """Return a trial as a row of a table."""
-    row: dict[str, Any] = {"trial": trial.number, "state": trial.state}
-    for place, metric in enumerate(config.metric):
-        row[metric] = trial.values[place] if place < len(trial.values) else None
-        if config.seeds > 1:
-            deviations = trial.deviation
-            row[f"{metric} +-"] = deviations[place] if place < len(deviations) else None
-    row |= {key: trial.params.get(key) for key in config.space}
-    row["seconds"] = round(trial.seconds, 1)
-    row["reason"] = trial.reason.splitlines()[0][:60] if trial.reason else ""
-    return row
