@@ -26,6 +26,7 @@ Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
 Scheduler = Literal["asha", "hyperband", "median", "none"]
 Mode = Literal["max", "min"]
 _Whole = int  # the name `int` is a key of Range
+_PLAIN = bool | int | float | str | None  # of choices that Optuna stores as they are
 
 
 def _several(value: object) -> Any:
@@ -247,18 +248,15 @@ def _ranges(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
 
 def encode_choice(value: object) -> Any:
     """Return a value of a choice as Optuna stores it: lists and mappings as JSON."""
-    if value is None or isinstance(value, bool | float | _Whole | str):
-        return value
-    return json.dumps(value, sort_keys=True)
+    return value if isinstance(value, _PLAIN) else identity(value)
 
 
 def decode_params(space: Mapping[str, Range], params: Mapping[str, object]) -> dict[str, Any]:
     """Return the values that the parameters of a study stand for, by dotted key."""
     changes = {}
     for key, value in params.items():
-        choices = reversed(space[key].choice or ())  # of equal ones, the first is kept
-        originals = {identity({key: encode_choice(choice)}): choice for choice in choices}
-        changes[key] = originals.get(identity({key: value}), value)
+        choices = [choice for choice in space[key].choice or () if not isinstance(choice, _PLAIN)]
+        changes[key] = {identity(choice): choice for choice in choices}.get(str(value), value)
     return changes
 
 
@@ -270,10 +268,6 @@ def grid_of(scope: Range) -> list[Any]:
     return list(range(int(low), int(high) + 1))
 
 
-def identity(point: Mapping[str, Any]) -> str:
-    """Return a text that is equal for equal values; 1 is 1.0, and not True."""
-    plain = {
-        key: float(value) if isinstance(value, _Whole) and not isinstance(value, bool) else value
-        for key, value in point.items()
-    }
-    return json.dumps(plain, sort_keys=True)
+def identity(value: object) -> str:
+    """Return a text that is equal for equal values; 1 is not True."""
+    return json.dumps(value, sort_keys=True)
