@@ -224,9 +224,10 @@ class StudySearch(Searcher):  # type: ignore[misc]
             if trial.intermediate_values and not error:
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
+            seconds, taught = self._time_of(trial)
             record = replace(record_of(trial), state=state, reason=reason)
-        seconds, taught = self._time_of(trial)
-        tell_outcome(self._study, replace(record, seconds=seconds, teacher_seconds=taught))
+            record = replace(record, seconds=seconds, teacher_seconds=taught)
+        tell_outcome(self._study, record)
         self._write(record_of(find_trial(self._study, trial.number)))
 
     def save(self, checkpoint_path: str) -> None:

@@ -132,6 +132,8 @@ def perform(
         record = Record(config["number"], config["params"])
         place = trial_directory(directory, record.number)
         record = _run_trial(lambda: run(place, record, on_report), record, place, search)
+        seconds, teacher_seconds = spent(place)  # here, as another machine may see the files later
+        record = replace(record, seconds=seconds, teacher_seconds=teacher_seconds)
         value = {metric: record.values[0]} if record.values else {}
         tune.report({RECORD: record, **value})
 

@@ -62,11 +62,13 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
         on_report(2, 2, float("nan"))
         return replace(record, values=(0.75,), deviation=(None,), figures={"m": 0.75})
 
+    spend(tmp_path, 2)
     performed(tmp_path, run)
     assert reports[:-1] == [{"step": 1, "total": 2, "m": 0.5}]
     assert reports[-1]["m"] == 0.75
     record = record_in(reports)
     assert (record.state, record.values) == ("complete", (0.75,))
+    assert (record.teacher_seconds, record.seconds) == (3.0, 50.0)
     assert (record.params, record.deviation, record.figures) == ({"x": 1}, (None,), {"m": 0.75})
 
 
