@@ -83,19 +83,13 @@ def write_sweep(directory: Path, *, front: bool = False) -> Path:
             "weighting.rule": ["mean", EVIL][number % 2],
         }
         value = 60.0 - 10 * (params["weighting.wrong"] - 0.7) ** 2 + number / 100
-        failed = number == 11
-        values = None if failed else [value, 10.0 + number] if front else [value]
         steps = {} if front else {step: value - 5 + step / 10 for step in (10, 20, 30)}
-        told = {"deviation": [0.5, None], "seconds": 12.0}
-        made = create_trial(
-            state=TrialState.FAIL if failed else TrialState.COMPLETE,
-            values=values,
-            params=params,
-            distributions=space,
-            intermediate_values=steps,
-            user_attrs={"reason": f"diverged {EVIL}"} if failed else told,
-        )
-        study.add_trial(made)
+        told = {"params": params, "distributions": space, "intermediate_values": steps}
+        attributes = {"deviation": [0.5, None], "seconds": 12.0}
+        ended = {"values": [value, 10.0 + number][: 1 + front], "user_attrs": attributes}
+        if number == 11:
+            ended = {"state": TrialState.FAIL, "user_attrs": {"reason": f"diverged {EVIL}"}}
+        study.add_trial(create_trial(**told, **ended))
     metric = ["eval/squad_v2/f1", "cost/seconds"][: 1 + front]
     settings = {"name": directory.name, "metric": metric, "space": {}}
     (directory / "sweep.resolved.yaml").write_text(json.dumps(settings))

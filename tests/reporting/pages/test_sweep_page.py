@@ -172,14 +172,6 @@ def test_a_study_that_cannot_be_opened_is_told(tmp_path):
         read_sweep(tmp_path)
 
 
-def test_secrets_of_a_storage_stay_out(tmp_path):
-    settings = {"storage": "nosuch://me:very-secret@host/db", "space": {}}
-    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
-    with pytest.raises(DataError) as error:
-        read_sweep(tmp_path)
-    assert "very-secret" not in str(error.value)
-
-
 def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_path):
     foreign = tmp_path / "mlflow.db"
     with contextlib.closing(sqlite3.connect(foreign)) as database:
@@ -190,10 +182,12 @@ def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_
         (f"sqlite:///{foreign}", "another application"),
         (f"sqlite:///{tmp_path}/new.db", "no file"),
         ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "no URL"),
+        ("nosuch://me:very-secret@host/db", "holds a password"),
     ):
         settings = {"storage": url, "space": {}}
         (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
-        with pytest.raises(DataError, match=why):
+        with pytest.raises(DataError, match=why) as error:
             read_sweep(tmp_path)
+        assert "very-secret" not in str(error.value)
     assert foreign.read_bytes() == before
     assert not (tmp_path / "new.db").exists()
