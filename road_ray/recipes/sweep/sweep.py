@@ -65,8 +65,6 @@ def run(config: SweepConfig) -> Sweep:
     Mistakes that can be detected are raised before the first trial. If no trial is complete,
     ``DivergedError`` is raised where all of them diverged, else ``ResourceError``.
     """
-    from road_ray.distributed.tune.driver import search  # of Ray Tune, which a plan does not need
-
     demand = check_sources(config)
     prepare_address(config.address)
     directory = config.directory
@@ -76,6 +74,9 @@ def run(config: SweepConfig) -> Sweep:
         address = connected(config.address, dashboard=bool(demand))
         with address, teachers_of_trials(config) as pool:
             yield TrialRunner(config, pool)
+
+    # Ray Tune, which neither a plan nor a refused sweep needs.
+    from road_ray.distributed.tune.driver import search
 
     with lock_run_directory(directory):
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
