@@ -79,9 +79,11 @@ def format_comparison(estimate: Mapping[str, Any]) -> str:
 
 def format_plan(plan: Mapping[str, Any]) -> str:
     """Return the plan as a table."""
+    from rich.filesize import decimal as size
+
     disk, memory = plan["disk_bytes"], dict(plan["memory_bytes"])
     available = memory.pop("available")
-    need = ", ".join(f"{name} {_size(count)}" for name, count in memory.items())
+    need = ", ".join(f"{name} {size(count)}" for name, count in memory.items())
     low, high = plan["measured_step_range"]
     every = 3600 * plan["hours"] / plan["measured_step_seconds"]
     found: dict[str, object] = {
@@ -90,10 +92,10 @@ def format_plan(plan: Mapping[str, Any]) -> str:
         "rows": f"{plan['rows']:,}",
         "tokens": f"{plan['tokens']:,}",
         "parameters": f"{plan['parameters']:,}",
-        "memory of a worker": f"{_size(sum(memory.values()))} ({need})",
-        "memory here": f"{_size(available)} for each worker" if available else "no GPU",
-        "disk of a checkpoint": _size(disk["checkpoint"]),
-        "disk at most": f"{_size(disk['at_most'])}; {_size(disk['free'])} free",
+        "memory of a worker": f"{size(sum(memory.values()))} ({need})",
+        "memory here": f"{size(available)} for each worker" if available else "no GPU",
+        "disk of a checkpoint": size(disk["checkpoint"]),
+        "disk at most": f"{size(disk['at_most'])}; {size(disk['free'])} free",
         "a step": f"{low:.3f} to {high:.3f} s, as measured here on three steps; "
         f"{plan['measured_data_seconds']:.3f} s of it waiting for data and teachers",
         "all steps": f"{duration(every * low)} to {duration(every * high)}",
@@ -106,11 +108,3 @@ def format_plan(plan: Mapping[str, Any]) -> str:
             f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
         )
     return aligned([{"what": name, "value": value} for name, value in found.items()])
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} TiB"

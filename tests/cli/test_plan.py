@@ -29,7 +29,7 @@ def test_a_plan_has_ranges_epochs_and_phases():
     plan |= {"phases": [phase | {"measured_step_seconds": 0.5}] * 2, "measured_data_seconds": 0.0}
     lines = dict(line.split("  ", 1) for line in format_plan(plan).splitlines()[2:])
     values = {name: value.strip() for name, value in lines.items()}
-    assert values["memory of a worker"] == "1.5 KiB (parameters 1 KiB, gradients 512 B)"
+    assert values["memory of a worker"] == "1.5 kB (parameters 1.0 kB, gradients 512 bytes)"
     assert values["memory here"] == "no GPU"
     assert values["epochs"] == "600"
     assert values["a step"].startswith("1.100 to 11.000 s")
