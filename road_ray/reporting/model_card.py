@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,8 +59,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     kind, family = config["architectures"][0], str(config.get("model_type") or "")
     known = redact(lineage)
     above = directory.parent
-    record = read_run(above) if is_run(above) else RunRecord(directory)
-    run = RunRecord(record.directory, record.config, record.environment, model=known)
+    run = replace(read_run(above) if is_run(above) else RunRecord(directory), model=known)
     model = without_places(known)
     metrics = dict(model.pop("metrics", {}))
     packages = run.environment.get("packages") or {}

@@ -234,14 +234,10 @@ _SAME |= {"at_threshold_exact": "exact"}
 
 
 @cache
-def published_results() -> list[dict[str, str]]:
-    """Return all published metrics: dataset, metric, model, value, source."""
-    return list(csv.DictReader((ASSETS / "published.csv").read_text("utf-8").splitlines()))
-
-
 def published_line(dataset: str, metric: str, most: int = 3) -> str:
     """Return the highest published values in one line: ``91.5 Weighted KD, W = 0.75 · ...``."""
     key = dataset, _SAME.get(metric, metric)
-    found = [row for row in published_results() if (row["dataset"], row["metric"]) == key]
+    rows = csv.DictReader((ASSETS / "published.csv").read_text("utf-8").splitlines())
+    found = [row for row in rows if (row["dataset"], row["metric"]) == key]
     best = sorted(found, key=lambda row: -float(row["value"]))[:most]
     return " · ".join(f"{float(row['value'])} {row['model']}" for row in best)
