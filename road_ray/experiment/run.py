@@ -57,7 +57,6 @@ RECIPES: Mapping[type[RunConfig], Callable[..., Run]] = {
     CombineConfig: combine,
 }
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
-SCORE = "glue/score"  # of comparisons of pre-training: the mean over the data sets
 Done = dict[str, dict[int, Mapping[str, float]]]
 """Metrics of the runs that have ended well, by arm and seed."""
 
@@ -135,18 +134,16 @@ def experiment_table(
     first metric of each data set, the teachers, and runs that failed.
     """
     config = experiment.config
+    metrics = _metrics(config.data, [found for runs in done.values() for found in runs.values()])
+    tested = {dataset: names for dataset, names in metrics.items() if names}
     if config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
         entries = [find_dataset(name, config.data)[0] for name in experiment.targets]
         for runs in done.values():
             for seed, found in runs.items():
                 single = [electra_score(entry, found) for entry in entries]
-                runs[seed] = {f"eval/{SCORE}": sum(single) / len(single), **found}
-    metrics = _metrics(config.data, [found for runs in done.values() for found in runs.values()])
-    tested = {
-        dataset: names
-        for dataset, names in metrics.items()
-        if names and (dataset == "glue" or not config.of_pretraining)
-    }
+                runs[seed] = {"eval/glue/score": sum(single) / len(single), **found}
+        tested = {"glue": ["score"]}
+        metrics = tested | metrics
     shown = [f"{dataset}/{metric}" for dataset, names in metrics.items() for metric in names]
     arms = [_arm(experiment, arm, runs, shown) for arm, runs in done.items()]
     first = arms[0].name
@@ -169,9 +166,6 @@ def _metrics(data: SourceConfig, done: Iterable[Mapping[str, float]]) -> dict[st
     names = [n.removeprefix("eval/") for found in done for n in found if n.startswith("eval/")]
     shown: dict[str, list[str]] = {}
     for name in dict.fromkeys(name.split("/")[0] for name in names):
-        if f"{name}/score" == SCORE:
-            shown[name] = ["score"]
-            continue
         entry, task = find_dataset(name, data)
         metrics = _SPANS if isinstance(task.kind, Span) else entry.figures
         if isinstance(task.kind, Span) and f"{name}/NoAns_f1" not in names:

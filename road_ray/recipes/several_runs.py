@@ -55,9 +55,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
     Metrics of several are means over seeds, with ``_deviation``, ``_median`` and ``_best`` beside
     them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
     """
-    if not isinstance(config, FinetuningsConfig):
-        return single.run_training(config, context)
-    if not config.pool and config.num_seeds == 1:
+    if not isinstance(config, FinetuningsConfig) or (not config.pool and config.num_seeds == 1):
         return single.run_training(as_base(FinetuneConfig, config), context)
     if done := load_finished_run(config):
         return done
@@ -70,15 +68,15 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
     check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
     places = [str(finetuning.run_dir) for finetuning in every]
     after = [[places.index(x.init)] if x.init in places else [] for x in every]
-    for finetuning, needed in zip(every, after, strict=True):
-        if not needed:
+    for finetuning in every:
+        if finetuning.init not in places:
             single.check(finetuning)
     with open_run_directory(config) as directory:
         runs = run_all(single.run_training, every, config, context, after=after)
-        by_seed: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
+        by_seed: dict[int, dict[str, float]] = {}
         for finetuning, run in zip(every, runs, strict=True):
-            by_seed[finetuning.seed - config.seed] |= run.metrics
-        metrics = summarise_seeds(by_seed)
+            by_seed.setdefault(finetuning.seed, {}).update(run.metrics)
+        metrics = summarise_seeds([*by_seed.values()])
         write_json_atomic(directory / "metrics.json", metrics)
     return Run(directory, metrics)
 
