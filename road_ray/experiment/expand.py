@@ -9,11 +9,11 @@ from typing import Any
 from road_ray.config import override
 from road_ray.config.base import as_base
 from road_ray.data.config import SourceConfig
-from road_ray.data.examples import SpanExample, TextExample
+from road_ray.data.examples import SpanExample
 from road_ray.data.load_split import find_dataset, read_examples, read_unlabelled_rows, root_of
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.training_rows import REST
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import ConfigError
 from road_ray.experiment.config import ArmConfig, ReproduceConfig, StageConfig
 from road_ray.models.architectures import num_layers
 from road_ray.models.encoder import model_directory
@@ -239,20 +239,10 @@ class Experiment:
     def _text_of(self, name: str) -> str:
         """Write the training texts of a data set, each once, as a corpus, and return its path."""
         path = (self.config.run_dir / "rows" / f"{name}-text.jsonl").resolve()
-        texts: dict[str, None] = {}
-        for example in examples_of(name, self.config.data):
-            match example:
-                case TextExample():
-                    texts[" ".join(example.texts)] = None
-                case SpanExample():
-                    texts[example.context] = None
-                case _:
-                    raise DataError(
-                        f"{example.where}: a row of tags or choices has no text of its own\n"
-                        "  allowed: data sets of sentences, pairs and questions\n"
-                        "  fix: pretrain.data.corpus=..."
-                    )
-        content = "".join(f"{json.dumps({'text': text})}\n" for text in texts)
+        rows = examples_of(name, self.config.data)
+        # A context stands there once, not with every question.
+        texts = (x.context if isinstance(x, SpanExample) else " ".join(x.texts) for x in rows)
+        content = "".join(f"{json.dumps({'text': text})}\n" for text in dict.fromkeys(texts))
         # A corpus that is written again while runs read it would end them.
         if not path.is_file() or path.read_text(encoding="utf-8") != content:
             write_text_atomic(path, content)
