@@ -18,9 +18,7 @@ from road_ray.reporting.pages.page import (
     Page,
     Row,
     Section,
-    State,
     Table,
-    Verdict,
     cell,
     filled,
     setting,
@@ -128,7 +126,7 @@ def _results(table: ComparisonTable, name: str, limits: Sequence[str]) -> list[B
             title = f"{name}: {metric_title(metric)}"
             note = "Mean with its 95% interval; circles are single runs."
             plots.append(intervals(title, rows[:_MOST_GROUPS], note))
-    blocks: list[Block] = [*_verdict(table, name), plots, arms_table(table, name)]
+    blocks: list[Block] = [_verdict(table, name), plots, arms_table(table, name)]
     lines = {metric_title(metric): published_line(name, metric) for metric in metrics}
     papers = [f"Published {title}: {line}." for title, line in lines.items() if line]
     if papers and limits:
@@ -165,11 +163,11 @@ def _figure_cells(figure: Score | None, count: int) -> Row:
     return [value, bounds, cell(figure.published, ".2f")][:count]
 
 
-def _verdict(table: ComparisonTable, name: str) -> list[Verdict]:
+def _verdict(table: ComparisonTable, name: str) -> list[Cell]:
     """Return a sentence for each difference that survives the correction, or one that none does."""
     titles = {arm.name: arm.about for arm in table.arms}
     tests = [test for test in table.tests if test.data_set == name]
-    lines: list[tuple[str, State]] = []
+    lines = []
     for test in tests:
         if is_significant(test.p_holm):
             better, p_value = test.difference > 0, probability(test.p_holm or 0.0)
@@ -179,9 +177,9 @@ def _verdict(table: ComparisonTable, name: str) -> list[Verdict]:
                 f"(corrected p {p_value if p_value.startswith('<') else f'= {p_value}'}, "
                 f"{test.pairs} seeds)."
             )
-            lines.append((text, "good" if better else "bad"))
+            lines.append(Cell(text, state="good" if better else "bad"))
     none = f"No difference is significant after correction (tests: {len(tests)})."
-    return [Verdict(lines or [(none, "plain")])] if tests else []
+    return (lines or [Cell(none)]) if tests else []
 
 
 def tests_table(table: ComparisonTable) -> Table:

@@ -97,15 +97,8 @@ class Folded:
     text: str
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The result in one sentence each: ``(text, state)``."""
-
-    lines: Sequence[tuple[str, State]]
-
-
-# A text is a paragraph, texts are a list, plots a grid.
-Block = Table | Examples | Folded | Verdict | str | list[str] | list[Plot]
+# A text is a paragraph, texts are a list, cells are verdicts, plots a grid.
+Block = Table | Examples | Folded | str | list[str] | list[Cell] | list[Plot]
 
 
 @dataclass(frozen=True)
@@ -115,11 +108,6 @@ class Section:
     title: str
     blocks: Sequence[Block]
     about: str = ""
-
-    @property
-    def name(self) -> str:
-        """Return the anchor of the section."""
-        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from road_ray.reporting.pages.page import (
     Section,
     Table,
     Value,
-    Verdict,
     cell,
     filled,
 )
@@ -171,7 +170,7 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
             note += "before you compare it with other results."
     rows = [[str(t.number), *_drawn_and_scored(sweep, t, strong=not tied)] for t in chosen]
     table = Table(["trial", *sweep.metrics, *sweep.params], rows, note=note)
-    return [Verdict([(tied, "plain")]), table] if tied else [table]
+    return [[Cell(tied)], table] if tied else [table]
 
 
 def _table(sweep: Sweep) -> Table:

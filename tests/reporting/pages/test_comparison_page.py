@@ -7,7 +7,7 @@ import pytest
 
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.reporting.pages.comparison_page import compare_page, comparison_text, experiment_page
-from road_ray.reporting.pages.page import NOTHING, Verdict, render
+from road_ray.reporting.pages.page import NOTHING, render
 from road_ray.reporting.records.comparison_table import (
     group_runs,
     published_line,
@@ -36,9 +36,8 @@ def blocks(page, title):
     return section.blocks
 
 
-def verdict(page, dataset="squad_v2"):
-    (block,) = [b for b in blocks(page, f"Results on {dataset}") if isinstance(b, Verdict)]
-    return block.lines
+def verdict(page):
+    return [(line.text, line.state) for line in blocks(page, "Results on squad_v2")[0]]
 
 
 def names(plot):

@@ -13,7 +13,6 @@ from road_ray.reporting.pages.page import (
     Page,
     Section,
     Table,
-    Verdict,
     render,
 )
 from road_ray.reporting.plots import new_plot
@@ -27,7 +26,7 @@ BLOCKS = [
     EVIL,
     [EVIL],
     Table([EVIL], [[Cell(EVIL, state="fair")]]),
-    Verdict([(EVIL, "good")]),
+    [Cell(EVIL, state="good")],
     Examples(EVIL, [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)]),
     Folded(EVIL, EVIL),
 ]

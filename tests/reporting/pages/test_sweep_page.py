@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from road_ray.errors import DataError
-from road_ray.reporting.pages.page import Table, Verdict, render
+from road_ray.reporting.pages.page import Table, render
 from road_ray.reporting.pages.sweep_page import SweepPlots, sweep_page, tie
 from road_ray.reporting.records.sweep_record import Sweep, is_sweep, read_sweep
 from tests.sweeps import study_of
@@ -78,8 +78,8 @@ def test_several_seeds_are_measured_by_their_deviation(tmp_path):
 
 def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
     page = sweep_page(sweep([80.0] * 12, tmp_path))
-    (verdict,) = [b for s in page.sections for b in s.blocks if isinstance(b, Verdict)]
-    assert verdict.lines[0][0].startswith("No difference: 12 trials have the same value, 80.")
+    (verdict,) = page.sections[0].blocks[0]
+    assert verdict.text.startswith("No difference: 12 trials have the same value, 80.")
     titles = [figure.title for figure in page.plots()]
     assert titles == [f"History: {METRIC}", "a.lr", "a.wd"]
     html = render(page)
