@@ -2,7 +2,6 @@
 
 Start with ``evaluate_split.py``. ``metrics.py`` has the scores of classes, numbers, entities and
 label sets, and their calibration, ``spans.py`` the answers to questions, ``squad.py`` their
-official exact match and F1 and when a model abstains, ``mistakes.py`` examples of wrong
-predictions, ``glue.py`` the GLUE average and submission, ``seed_statistics.py`` means, intervals
-and tests over seeds.
+official exact match and F1 and when a model abstains, ``glue.py`` the GLUE average and submission,
+``seed_statistics.py`` means, intervals and tests over seeds.
 """

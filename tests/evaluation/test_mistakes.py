@@ -8,7 +8,7 @@ from road_ray.data.examples import ChoiceExample, TagExample, TextExample
 from road_ray.data.load_split import find_dataset
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.task_and_dataset import MultiLabel
-from road_ray.evaluation.mistakes import mistakes
+from road_ray.evaluation.evaluate_split import mistakes
 
 MRC, SENTIMENT, SIMILARITY, SWAG, NER = (
     catalog.task(name).kind for name in ("mrc", "sentiment", "similarity", "completion", "ner")
