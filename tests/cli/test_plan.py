@@ -20,7 +20,7 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_a_plan_has_ranges_epochs_and_phases():
+def test_a_plan_has_ranges_epochs_and_phases_and_a_comparison_its_duration():
     phase = {"steps": 900, "max_length_tokens": 128, "batch_size": 256}
     plan = {"runs": 1, "steps": 1000, "rows": 320_000, "rows_per_epoch": 533, "tokens": 9}
     plan |= {"parameters": 8, "disk_bytes": {"checkpoint": 1, "at_most": 2, "free": 3}}
@@ -35,12 +35,7 @@ def test_a_plan_has_ranges_epochs_and_phases():
     assert values["a step"].startswith("1.100 to 11.000 s")
     assert values["all steps"] == "66.0 min to 11.0 h"
     assert values["phase 2"] == "900 steps of 256 rows of 128 tokens, 0.500 s each"
-
-
-def test_a_duration_has_the_unit_that_suits_it_also_that_of_a_comparison():
-    told = [duration(seconds) for seconds in (1.23, 150, 9000)]
-    assert told == ["1.2 s", "2.5 min", "2.5 h"]
-    row = {"arm": "no KD", "seed": 1, "steps": 6, "tokens": 900, "seconds": 4, "finished": False}
-    estimate = {"rows": [row], "runs": 1, "core_hours": 0.00111, "hours": 0.00111}
-    text = format_comparison(estimate | {"max_concurrent": 2})
+    row = {"arm": "no KD", "seed": 1, "steps": 6, "seconds": 4, "finished": False}
+    text = format_comparison({"rows": [row], "runs": 1, "hours": 0.00111, "max_concurrent": 2})
     assert "1 of these are left to run: about 4.0 s with 2 at a time" in text
+    assert duration(150) == "2.5 min"

@@ -9,13 +9,14 @@ import pytest
 from tests.row_files import write_rows
 
 
-def test_runs_of_a_folder_are_listed(road, pretrained):
+def test_runs_of_a_folder_are_listed_and_what_is_none_is_told(road, pretrained):
     result = road("runs", "list", pretrained.directory.parent, "--json").good()
     rows = {row["name"]: row for row in json.loads(result.out)}
     assert rows["pretrained"]["verb"] == "pretrain"
     assert rows["pretrained"]["state"] == "finished"
     assert rows["pretrained"]["step"] == 6
-    assert "pretrained" in road("runs", "list", pretrained.directory.parent).out
+    assert road("runs", "show", pretrained.directory.parent).code == 2
+    assert "no such directory" in road("runs", "list", pretrained.directory / "nowhere").err
 
 
 def test_the_listed_figure_is_the_one_that_papers_report_also_of_an_evaluation(road, tmp_path):
@@ -44,7 +45,7 @@ def test_one_run_is_shown(road, pretrained):
     assert output["config"]["training.steps"] == 6
 
 
-def test_two_runs_differ_in_these_keys(road, pretrained, span_run):
+def test_two_runs_differ_in_these_keys_also_two_of_one_name(road, pretrained, span_run, tmp_path):
     rows = json.loads(road("runs", "diff", pretrained.directory, span_run.directory, "--json").out)
     keys = {row["key"] for row in rows}
     assert "data.dataset" in keys
@@ -52,9 +53,6 @@ def test_two_runs_differ_in_these_keys(road, pretrained, span_run):
     assert {row["what"] for row in rows} == {"key", "metric"}
     names = {pretrained.directory.name, span_run.directory.name}
     assert all({"what", "key"} | names == row.keys() for row in rows)
-
-
-def test_two_runs_of_one_name_are_told_apart(road, tmp_path):
     for place, seed in (("a", 1), ("b", 2)):
         (tmp_path / place / "seed-0").mkdir(parents=True)
         (tmp_path / place / "seed-0" / "config.resolved.yaml").write_text(f"seed: {seed}\n")
@@ -62,11 +60,6 @@ def test_two_runs_of_one_name_are_told_apart(road, tmp_path):
     places = [str(tmp_path / place / "seed-0") for place in "ab"]
     (row,) = json.loads(road("runs", "diff", *places, "--json").out)
     assert row == {"what": "key", "key": "seed", places[0]: 1, places[1]: 2}
-
-
-def test_what_is_no_run_is_told(road, tmp_path):
-    assert road("runs", "show", tmp_path).code == 2
-    assert "no such directory" in road("runs", "list", tmp_path / "nowhere").err
 
 
 ODD = [b"", b"null", b"[]", b"\xff\xfe", b'{"step": [1]}\n{', b"data: 5\n", b"a: &a [*a]\n"]

@@ -34,11 +34,8 @@ def test_holm_multiplies_by_the_number_of_tests_left_and_never_falls():
     assert holm([None]) == [None]
 
 
-def test_significant_is_a_defined_p_value_below_5_percent():
-    assert [is_significant(p) for p in (0.0499, 0.05, 1.0, None)] == [True, False, False, False]
-
-
 def test_compare_pairs_by_seed():
+    assert [is_significant(p) for p in (0.0499, 0.05, 1.0, None)] == [True, False, False, False]
     result = compare([3.0, 4.0, 6.0], [1.0, 3.0, 4.0])  # differences 2, 1, 2
     assert result.difference == pytest.approx(5 / 3)
     assert result.effect_size == pytest.approx((5 / 3) / sqrt(1 / 3))
@@ -59,14 +56,9 @@ def test_differences_equal_up_to_rounding_have_no_p_value_and_no_effect_size():
     assert (result.p_value, result.effect_size, result.needed_pairs) == (None, None, None)
     zero = compare([0.1 + 0.2, 80.0], [0.3, 80.0])  # the first difference is 5.6e-17
     assert (zero.difference, zero.p_value, zero.effect_size) == (0.0, 1.0, None)
-
-
-def test_the_tolerance_of_equal_differences_is_relative_to_the_scores():
+    # The tolerance is relative to the scores.
     assert compare([1.0, 2.0], [0.0, 1.0 - 1e-6]).p_value is not None
     assert compare([1e6 + 1.0, 1e6 + 2.0], [1e6, 1e6 + 1.0 - 1e-4]).p_value is None
-
-
-def test_one_pair_cannot_be_tested():
     with pytest.raises(DataError, match="at least 2"):
         compare([1.0], [2.0])
 
@@ -76,6 +68,7 @@ def test_needed_pairs_are_those_of_the_tables_of_power(effect, pairs):
     """Two-sided paired t-test, alpha 0.05, power 0.8, as G*Power gives them."""
     assert needed_pairs(effect) == needed_pairs(-effect) == pairs
     assert power(effect, pairs) >= 0.8 > power(effect, pairs - 1)
+    assert needed_pairs(0.0) is needed_pairs(1e-4) is None
 
 
 @pytest.mark.parametrize("effect", [5.92, 7.1, 9.57, 12.0])  # scipy's nct.cdf gives NaN there
@@ -85,9 +78,3 @@ def test_power_of_two_pairs_equals_the_share_of_simulated_tests(effect):
     share = float((np.abs(statistics) > 12.7062).mean())  # t of one degree of freedom, two-sided
     assert power(effect, 2) == pytest.approx(share, abs=0.004)
     assert needed_pairs(effect) == (2 if effect == 12.0 else 3)
-
-
-def test_no_effect_needs_more_pairs_than_there_are():
-    assert needed_pairs(0.0) is None
-    assert needed_pairs(1e-4) is None
-    assert needed_pairs(100.0) == 2

@@ -197,7 +197,10 @@ def test_an_arm_may_start_from_another_of_the_same_seed(tiny, tmp_path):
     ("changes", "message"),
     [
         ({"init": ""}, "init is not given"),
-        ({"data.dataset": "cola"}, r"no files of cola \(train\), cola \(dev\)"),
+        (
+            {"data.dataset": "cola"},
+            r"no files of cola \(train\), cola \(dev\)(.|\n)*targets=\{\.\.\.",
+        ),
         ({"data.dataset": "sts2"}, "unknown data set 'sts2'; did you mean"),
         ({"data.max_rows": 100_000}, "keep their labels"),
         ({"experiment": {"arms": {"one": {"teachers": "teachers", "members": 9}}}}, "members = 9"),

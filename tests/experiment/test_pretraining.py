@@ -4,10 +4,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 import road_ray as rr
-from road_ray.errors import DataError
-from road_ray.experiment.estimate import estimate
 from road_ray.experiment.expand import Experiment
-from road_ray.experiment.run import experiment_table, reproduce
+from road_ray.experiment.run import experiment_table
 from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.verbs import configure
 
@@ -35,19 +33,12 @@ def scaled(world):
     return made
 
 
-def test_arms_of_equal_cost_cost_the_same(scaled):
-    config = scaled(flops=1e13, num_seeds=2)
-    plan = Experiment(config)
-    seeds = [job.config.seed for job in plan.jobs if job.scored]
-    assert seeds == [0, 1] * 5
-    arms = stages(config)
+def test_arms_of_equal_cost_cost_the_same_and_of_equal_length_have_the_same_steps(scaled):
+    arms = stages(scaled(flops=1e13, num_seeds=2))
     costs = [sum(flops(stage) for stage in arm) for arm in arms.values()]
     assert costs == pytest.approx([1e13] * 5, rel=0.01)
     steps = {name: arm[0].training.steps for name, arm in arms.items()}
     assert steps["mlm"] > steps["electra"] > steps["all_tokens_mlm"]
-
-
-def test_arms_of_equal_length_have_the_same_steps_and_fractions_fewer(scaled):
     sizes = stages(scaled(comparison="generator_size", flops=1e13))
     assert len({arm[0].training.steps for arm in sizes.values()}) == 1
     shares = stages(scaled(comparison="fractions", flops=1e14, num_seeds=1))
@@ -111,20 +102,7 @@ def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm(sca
 
 def test_a_comparison_runs_and_is_gone_on_with(small):
     run = rr.reproduce(overrides=small)
-    assert {f"eval/{arm}/glue/score" for arm in ("electra", "two_stage", "adversarial")} <= set(
-        run.metrics
-    )
-    assert all(
-        0 <= run.metrics[f"eval/{arm}/sst2/accuracy"] <= 100 for arm in ("electra", "two_stage")
-    )
+    for arm in ("electra", "two_stage", "adversarial"):
+        assert run.metrics[f"eval/{arm}/glue/score"] == run.metrics[f"eval/{arm}/sst2/accuracy"]
     assert "two stages" in (run.directory / "report.html").read_text()
     assert rr.reproduce(overrides=small).metrics == run.metrics
-
-
-@pytest.mark.parametrize("run", [reproduce, estimate])
-def test_missing_data_is_named_before_the_first_pretraining(run, small, world):
-    config = configure("reproduce", overrides=small | {"targets": {"sst2": {}, "snli": {}}})
-    message = rf"no files of snli \(train\), snli \(dev\) below {world}"
-    with pytest.raises(DataError, match=message) as error:
-        run(config)
-    assert "targets={...}" in str(error.value)

@@ -49,24 +49,13 @@ def test_rows_that_were_trained_on_and_judged_are_bad_and_what_misleads_in_the_t
     metrics = {"data/sst2/overlap_with_train": 3.0, "eval/cola/truncated_rows": 12.0}
     expected = {"overlap on sst2": "bad", "predictions on cola": "fair"}
     assert states(RunRecord(Path("r"), metrics=metrics)) == expected
-
-
-def test_nothing_known_nothing_said():
     assert checks(RunRecord(Path("r"))) == []
-    assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) == {}
-
-
-def distillation(**settings: object) -> RunRecord:
-    return RunRecord(Path("r"), config={"distillation": settings})
-
-
-def split_of(data, teachers, model, communication):
-    return {DATA: data, TEACHERS: teachers, MODEL: model, COMMUNICATION: communication}
 
 
 def test_waiting_for_teachers_is_taken_out_of_the_time_for_data(run_directory):
     split = time_split(read_run(run_directory))
     assert [*split.values()] == pytest.approx([0.1, 0.4, 0.5, 0.0])
+    assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) == {}
 
 
 @pytest.mark.parametrize(
@@ -82,4 +71,6 @@ def test_waiting_for_teachers_is_taken_out_of_the_time_for_data(run_directory):
     ],
 )
 def test_the_bottleneck_is_named(split, settings, message):
-    assert message in " ".join(advice(distillation(**settings), split_of(*split)))
+    run = RunRecord(Path("r"), config={"distillation": settings})
+    parts = dict(zip((DATA, TEACHERS, MODEL, COMMUNICATION), split, strict=True))
+    assert message in " ".join(advice(run, parts))

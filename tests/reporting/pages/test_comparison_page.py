@@ -131,47 +131,29 @@ def test_cut_runs_do_not_stand_beside_papers(run):
     assert "Not comparable with published results: judged on at most 400 rows." in html
 
 
-@pytest.mark.parametrize("baseline", ["kd", "kd-2"])
-def test_the_baseline_is_a_group_or_a_run_of_one(runs, baseline):
-    line, state = verdict(compare_page(runs, "folder", baseline=baseline))[0]
-    assert line.startswith("none is worse than kd by 2.00 F1")
-    assert state == "bad"
-
-
-@pytest.mark.parametrize(("name", "near"), [("nnoe", "none"), ("kd-2O", "kd-2")])
-def test_an_unknown_baseline_is_answered_with_the_groups_and_the_nearest(runs, name, near):
-    with pytest.raises(
-        ConfigError, match=f"--baseline {name}: no such group; did you mean"
-    ) as error:
-        compare_page(runs, "folder", baseline=name)
-    assert f"{near!r}?\n  allowed: none, kd\n" in str(error.value)
-
-
-def test_a_run_of_the_name_in_two_groups_is_no_baseline(run):
-    runs = [run(f"{init}/student-1", seed=1, init=init) for init in ("a", "b")]
-    with pytest.raises(ConfigError, match="2 groups have such a run"):
-        compare_page(runs, "folder", baseline="student-1")
-    assert compare_page(runs, "folder", baseline="b/student-1")
-
-
-def test_the_students_without_teachers_are_the_baseline(run):
-    runs = [
-        run(f"student-{rule}-{seed}", seed=seed, init=rule)
-        for rule in ("mean", "none")
-        for seed in (1, 2)
-    ]
-    tests, _ = blocks(compare_page(runs, "f"), "Tests")
+def test_the_baseline_is_a_group_or_a_run_of_one_or_the_students_without_teachers(run, runs):
+    for baseline in ("kd", "kd-2"):
+        line, state = verdict(compare_page(runs, "folder", baseline=baseline))[0]
+        assert line.startswith("none is worse than kd by 2.00 F1")
+        assert state == "bad"
+    for name, near in (("nnoe", "none"), ("kd-2O", "kd-2")):
+        message = f"--baseline {name}: no such group; did you mean {near!r}.\n  allowed: none, kd\n"
+        with pytest.raises(ConfigError, match=message):
+            compare_page(runs, "folder", baseline=name)
+    pairs = [run(f"{i}/student-{i}-{n}", seed=n, init=i) for i in ("mean", "none") for n in (1, 2)]
+    tests, _ = blocks(compare_page(pairs, "f"), "Tests")
     assert texts(tests)[0][1:3] == ["student-mean", "student-none"]
+    alike = [run(f"{init}/student-1", seed=1, init=init) for init in ("a", "b")]
+    with pytest.raises(ConfigError, match="2 groups have such a run"):
+        compare_page(alike, "folder", baseline="student-1")
+    assert compare_page(alike, "folder", baseline="b/student-1")
 
 
-@pytest.mark.parametrize(("count", "note"), [(8, ""), (9, "The first 8 of 9 groups.")])
-def test_groups_without_a_curve_are_told(run, count, note):
-    page = compare_page([run(f"r-{n}", init=f"m{n}") for n in range(count)], "f")
-    ((plot,),) = blocks(page, "Curves")
-    assert (len(plot.axes.lines), plot.note) == (8, note)
-
-
-def test_runs_link_to_their_pages(runs, tmp_path):
+def test_groups_without_a_curve_are_told_and_runs_link_to_their_pages(run, runs, tmp_path):
+    ((plot,),) = blocks(
+        compare_page([run(f"r-{n}", init=f"m{n}") for n in range(9)], "f"), "Curves"
+    )
+    assert (len(plot.axes.lines), plot.note) == (8, "The first 8 of 9 groups.")
     (tmp_path / "none-1" / "report.html").write_text("a page")
     page = compare_page(runs, "folder")
     assert '<td><a href="../none-1/report.html">none-1</a></td>' in render(page, tmp_path / "pages")
