@@ -224,14 +224,20 @@ class ReproduceConfig(RunConfig):
         return self.experiment.equal is not None
 
     def without_effect(self) -> dict[str, str]:
-        used = {*type(self).model_fields}.difference(_unused(self), RunConfig.model_fields)
+        arms = self.experiment.arms.values()
+        stages = [stage for arm in arms for stage in arm.stages]
+        verbs = {stage.verb for stage in stages}
+        unused = {"pretrain", "multitask"} - verbs | {"init" if self.of_pretraining else "flops"}
+        if not any(arm.teachers for arm in arms) and not any(stage.teachers for stage in stages):
+            unused |= {"distillation", "weighting"}
+        used = {*type(self).model_fields}.difference(unused, RunConfig.model_fields)
         reason = (
             f"comparison {self.comparison} does not use it\n"
             f"    allowed: {', '.join(sorted(used))}, and the keys of every run\n"
             "    fix: leave it out"
         )
-        unused = dict.fromkeys(_unused(self), reason)
-        return of_parallel_runs("reproduce", self.max_concurrent) | unused
+        refused = dict.fromkeys(sorted(unused), reason)
+        return of_parallel_runs("reproduce", self.max_concurrent) | refused
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
@@ -276,14 +282,3 @@ def comparison_named(
     if values.get("comparison") is not None:  # null is refused as a value of the key
         return str(values["comparison"])
     return OWN if any(key.split(".")[0] == "experiment" for key in values) else DEFAULT
-
-
-def _unused(config: ReproduceConfig) -> list[str]:
-    """Return the fields that the experiment does not use."""
-    arms = config.experiment.arms.values()
-    stages = [stage for arm in arms for stage in arm.stages]
-    unused = ["init" if config.of_pretraining else "flops"]
-    if not any(arm.teachers for arm in arms) and not any(stage.teachers for stage in stages):
-        unused += ["distillation", "weighting"]
-    verbs = {stage.verb for stage in stages}
-    return unused + [verb for verb in ("multitask", "pretrain") if verb not in verbs]
