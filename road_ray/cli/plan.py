@@ -60,21 +60,11 @@ def show_plan(verb: str, config: Config, as_json: bool) -> None:
 
 def format_comparison(estimate: Mapping[str, Any]) -> str:
     """Return the estimate of a comparison as text."""
-    rows = [
-        {
-            "arm": row["arm"],
-            "seed": row["seed"],
-            "steps": f"{row['steps']:,}",
-            "minutes": "finished" if row["finished"] else f"{row['seconds'] / 60:.1f}",
-        }
-        for row in estimate["rows"]
-    ]
-    total = (
-        f"{estimate['runs']} of these are left to run: about "
-        f"{duration(3600 * estimate['hours'])} with {estimate['max_concurrent'] or 1} at a time, "
-        "by a few steps timed on this machine"
+    time, side = duration(3600 * estimate["hours"]), estimate["max_concurrent"] or 1
+    return (
+        f"{aligned(estimate['rows'])}\n\n{estimate['runs']} of these are left to run: about {time} "
+        f"with {side} at a time, by a few steps timed on this machine"
     )
-    return f"{aligned(rows)}\n\n{total}"
 
 
 def format_plan(plan: Mapping[str, Any]) -> str:
