@@ -83,7 +83,6 @@ def _read(directory: Path) -> RunRecord:
 
 def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
     place = run.directory
-    last = run.rows[-1].get("step", 0) if run.rows else 0
     metrics = [name for name, value in run.metrics.items() if isinstance(value, int | float)]
     evaluated = [name for name in metrics if name.startswith("eval/")]
     metric = next(filter(is_principal, evaluated), next(iter(evaluated or metrics), None))
@@ -91,7 +90,7 @@ def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
         "name": str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place),
         "verb": run.verb,
         "state": "finished" if run.finished else "begun",
-        "step": last,
+        "step": run.steps,
         "seed": run.settings.get("seed"),
         "metric": metric or "",
         "value": run.metrics[metric] if metric else None,

@@ -105,28 +105,22 @@ class Experiment:
         after = [self._arm(arm.start_from, seed)] if arm.start_from else []
         for number, stage in enumerate(arm.stages):
             at = f"{name}/seed-{seed}/stage-{number}"
-            shared = {"seed": seed, "init": self._model_of(after)}
             make = self._mixture if stage.verb == "multitask" else self._pretraining
-            config, taught = make(arm, stage, at, shared)
+            config, taught = make(stage, at, arm, seed, after)
             after = [self._add(at, config, [*after, *taught], arm=name)]
-        shared = {"seed": seed, "init": self._model_of(after)}
         for target in self.targets:
             at = f"{name}/seed-{seed}/{target if len(self.targets) > 1 else 'student'}"
             score = self._combination if arm.combine else self._student
-            config, taught = score(arm, target, at, shared)
+            config, taught = score(target, at, arm, seed, after)
             self._add(at, config, [*after, *taught], arm=name, scored=True)
         return at
 
-    def _model_of(self, jobs: Sequence[str]) -> str:
-        """Return the model that the last of the jobs leaves, or ``init`` without one."""
-        return str(self.config.run_dir / jobs[-1]) if jobs else self.config.init
-
     def _student(
-        self, arm: ArmConfig, target: str, at: str, shared: Mapping[str, Any]
+        self, target: str, at: str, arm: ArmConfig, seed: int, after: Sequence[str]
     ) -> tuple[RunConfig, list[str]]:
         """Return the training that scores an arm on a data set, and the job of its teachers."""
         config, data = self.config, self._data(target)
-        fields = {**self._shared(config.training, at), **shared}
+        fields = self._shared(config.training, at, seed, after)
         fields |= {"optimizer": config.optimizer, "student": config.student}
         changes: dict[str, Any] = {"data.dataset": target, **self.targets[target]}
         if arm.layers != 1.0:
@@ -143,7 +137,7 @@ class Experiment:
         if not arm.teachers:
             plain = FinetuneConfig(**fields, data=as_base(FinetuneDataConfig, config.data))
             return override(plain, changes | arm.keys), []
-        ensemble = self._ensemble(arm.teachers, data, self.targets[target], shared["seed"])
+        ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
         place, made = config.run_dir / ensemble, self._jobs[ensemble].config
         assert isinstance(made, TeachersConfig)
         changes["distillation.num_teachers"] = arm.members or made.num_teachers
@@ -162,15 +156,15 @@ class Experiment:
         return override(student, changes | arm.keys), [ensemble]
 
     def _combination(
-        self, arm: ArmConfig, target: str, at: str, shared: Mapping[str, Any]
+        self, target: str, at: str, arm: ArmConfig, seed: int, after: Sequence[str]
     ) -> tuple[RunConfig, list[str]]:
         """Return the evaluation of an arm's joined teachers on a data set, and their job."""
         data = self._data(target)
-        ensemble = self._ensemble(arm.teachers, data, self.targets[target], shared["seed"])
+        ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
         read = {name: getattr(data, name) for name in SourceConfig.model_fields}
         config = CombineConfig(
             run_dir=self.config.run_dir / at,
-            seed=shared["seed"],
+            seed=seed,
             console=self.config.console,
             init=str(self.config.run_dir / ensemble / "teachers.json"),
             tune_threshold_on=target,
@@ -192,9 +186,7 @@ class Experiment:
             at, first = f"{at}-{seed}", first + TEACHER_SEED * (seed - config.seed)
         if at not in self._jobs:
             made = TeachersConfig(
-                **self._shared(config.training, at),
-                seed=first,
-                init=config.init,
+                **self._shared(config.training, at, first, []),
                 optimizer=config.optimizer,
                 data=as_base(FinetuneDataConfig, data),
                 num_teachers=config.distillation.num_teachers or 3,
@@ -210,12 +202,11 @@ class Experiment:
         return at
 
     def _pretraining(
-        self, arm: ArmConfig, stage: StageConfig, at: str, shared: Mapping[str, Any]
+        self, stage: StageConfig, at: str, arm: ArmConfig, seed: int, after: Sequence[str]
     ) -> tuple[RunConfig, list[str]]:
         """Return a pre-training of new weights at a share of the budget, or of ``init``."""
         config, data = self.config, self.config.pretrain.data
-        fields = {**self._shared(config.pretrain.training, at), **shared}
-        fields["init"] = shared["init"] or config.pretrain.init
+        fields = self._shared(config.pretrain.training, at, seed, after)
         changes: dict[str, Any] = {"data.root": data.root or config.data.root}
         lengths: dict[str, Any] = {}
         if config.of_pretraining:
@@ -227,12 +218,13 @@ class Experiment:
             steps = max(1, round(share / cost))
             lengths = {"training.steps": steps, "training.save_every_steps": max(1, steps // 4)}
             lengths["optimizer.warmup_steps"] = max(1, steps // 10)
-            if shared["init"]:
-                changes["generator.init"] = shared["init"]
+            if after:
+                changes["generator.init"] = fields["init"]
         else:
             changes["encoder.family"] = "init"
             changes["data.corpus"] = data.corpus or self._text_of(next(iter(self.targets)))
             changes["data.shards"] = data.shards or config.run_dir / "shards"
+        fields["init"] = fields["init"] or config.pretrain.init
         made = config.pretrain.model_copy(update=fields)
         return override(made, changes | stage.keys | lengths), []
 
@@ -249,11 +241,11 @@ class Experiment:
         return str(path)
 
     def _mixture(
-        self, _: ArmConfig, stage: StageConfig, at: str, shared: Mapping[str, Any]
+        self, stage: StageConfig, at: str, _: ArmConfig, seed: int, after: Sequence[str]
     ) -> tuple[RunConfig, list[str]]:
         """Return a multi-task training, and the jobs of its teachers."""
         config, mixture, data = self.config, self.config.multitask, self._mixture_data()
-        fields = {**self._shared(mixture.training, at), **shared, "data": data}
+        fields = self._shared(mixture.training, at, seed, after) | {"data": data}
         changes: dict[str, Any] = {"data.batch_size": stage.batch_factor * data.batch_size}
         if data.max_batch_tokens is not None:
             changes["data.max_batch_tokens"] = stage.batch_factor * data.max_batch_tokens
@@ -263,7 +255,7 @@ class Experiment:
             learnt |= {"batch_size": config.data.batch_size, "epochs": config.data.epochs}
             of_dataset = DistillDataConfig(dataset=dataset, **learnt)
             # Apart from those of students, who may have other rows and lengths.
-            ensemble = self._ensemble(stage.teachers, of_dataset, {}, shared["seed"], "mixture-")
+            ensemble = self._ensemble(stage.teachers, of_dataset, {}, seed, "mixture-")
             taught.append(ensemble)
             listed = config.run_dir / taught[-1] / "teachers.json"
             changes[f"distillation.teachers.{dataset}"] = str(listed)
@@ -284,10 +276,16 @@ class Experiment:
         sets = {**shared.sets, **data.sets}
         return data.model_copy(update={"root": data.root or shared.root, "sets": sets})
 
-    def _shared(self, training: TrainingConfig, at: str) -> dict[str, Any]:
-        """Return the fields that every training has from the experiment."""
+    def _shared(
+        self, training: TrainingConfig, at: str, seed: int, after: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the fields that every training has from the experiment. It starts from the model
+        of the last of the jobs ``after`` which it comes, or from ``init``.
+        """
         config = self.config
         return {
+            "seed": seed,
+            "init": str(config.run_dir / after[-1]) if after else config.init,
             "run_dir": config.run_dir / at,
             "training": mirrored_below(training, Path(at)),
             "console": config.console,
