@@ -33,8 +33,7 @@ from road_ray.cli.options import (
     complete_words,
     is_verbose,
 )
-from road_ray.cli.plan import plan, show_plan
-from road_ray.cli.runs import check, report, runs_app
+from road_ray.cli.runs import check, plan, report, runs_app, show_plan
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
 from road_ray.config.secrets import redact

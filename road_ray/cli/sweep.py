@@ -92,7 +92,7 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
     """Print the plan of a trial's first run, without sampled values, and that of all trials."""
-    from road_ray.cli.plan import format_plan
+    from road_ray.cli.runs import format_plan
     from road_ray.recipes.plan import plan
     from road_ray.recipes.sweep.sweep import check_sources
     from road_ray.recipes.sweep.trials import base_config
