@@ -19,13 +19,8 @@ from torch import Tensor
 from road_ray.data.examples import Ints, Longs
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, RowTexts
-from road_ray.distillation.teacher import (
-    PLAIN,
-    Teacher,
-    TeacherOptions,
-    inputs_of,
-    some_rows,
-)
+from road_ray.distillation.teacher import Teacher, inputs_of, some_rows
+from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions
 
 BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
 

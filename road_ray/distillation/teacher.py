@@ -6,7 +6,7 @@ answers that came through an actor or a table with those of the weights.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
 from road_ray.distillation.teacher_directory import (
     HEADS,
+    PLAIN,
+    TeacherOptions,
     check_teacher,
     reads_other_tokens,
     refuse_random,
@@ -32,31 +34,12 @@ from road_ray.distillation.teacher_directory import (
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import is_decoder, longest_row
 from road_ray.models.config import TeacherPrecision
-from road_ray.models.load_weights import LabelMap, load_stored
+from road_ray.models.load_weights import load_stored
 from road_ray.models.multitask import OwnHeadModel, load_trained
 from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, round_to_int8
 
 # In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
 OWN_TOKENS = "own_tokens"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TeacherOptions:
-    """Options with which teachers are loaded, the same in actors, in this process and for the check
-    of their parity.
-
-    ``student`` is the fingerprint of the student's tokenizer: teachers with another one read texts.
-    None: all have the student's. ``compiled``: ``torch.compile`` makes the kernels at the first
-    answer, for batches of any shape.
-    """
-
-    student: str | None = None
-    label_map: LabelMap | None = None
-    precision: TeacherPrecision = "auto"
-    compiled: bool = False
-
-
-PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
 
 
 class Teacher:
@@ -80,7 +63,7 @@ class Teacher:
         self.directory, self.device = locate_model(directory), torch.device(device)
         self.task, self.stats = task, dict[str, float]()
         label_map, precision = options.label_map, options.precision
-        order = check_teacher(self.directory, task, label_map=label_map)
+        order = check_teacher(self.directory, task, options)
         self._model: Any
         if stored_head(self.directory) is not None:
             plain, order = replace(task, head=None), None  # not the student's; in the task's order

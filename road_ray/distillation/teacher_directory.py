@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,17 +45,35 @@ _SEGMENTS = "+segments"
 _RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_ray.json
 
 
+@dataclass(frozen=True, kw_only=True)
+class TeacherOptions:
+    """Options with which teachers are loaded, the same in actors, in this process and for the check
+    of their parity.
+
+    ``student`` is the fingerprint of the student's tokenizer: teachers with another one read texts.
+    None: all have the student's. ``compiled``: ``torch.compile`` makes the kernels at the first
+    answer, for batches of any shape.
+    """
+
+    student: str | None = None
+    label_map: LabelMap | None = None
+    precision: TeacherPrecision = "auto"
+    compiled: bool = False
+
+
+PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
+
+
 def check_teacher(
     directory: str | Path,
     task: Task,
-    student_tokenizer: Any = None,
-    label_map: LabelMap | None = None,
+    options: TeacherOptions = PLAIN,
     key: str = "label_map",
 ) -> tuple[int, ...] | None:
     """Return the label order of a compatible teacher. Raises ``CheckpointError`` with the reason if
     it is not; ``key`` is the configuration key of the ``label_map``.
 
-    With ``student_tokenizer``, the teacher may have another one, unless it has no offsets.
+    With a ``student``, the teacher may have another tokenizer, unless it has no offsets.
     """
     directory = Path(directory)
     config = read_config(directory)  # which refuses fields that can run code
@@ -66,8 +85,8 @@ def check_teacher(
                 "  fix: remove it; convert pickled weights to safetensors in a place you trust"
             )
     _check_head(directory, config, task)
-    _check_tokenizer(directory, config, student_tokenizer)
-    return label_order(directory, config.id2label, task, label_map, key)
+    _check_tokenizer(directory, config, options.student)
+    return label_order(directory, config.id2label, task, options.label_map, key)
 
 
 def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
@@ -121,7 +140,7 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
         )
 
 
-def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object) -> None:
+def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: str | None) -> None:
     tokenizer = teacher_tokenizer(directory)
     if tokenizer is None:
         if student is None:
@@ -131,7 +150,7 @@ def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object)
             "  fix: tokenizer.save_pretrained into that directory"
         )
     check_vocabulary(config.vocab_size, len(tokenizer), str(directory))
-    if student is None or fingerprint_tokenizer(tokenizer) == fingerprint_tokenizer(student):
+    if student is None or not reads_other_tokens(directory, student):
         return
     try:
         check_fast(tokenizer)
@@ -217,9 +236,7 @@ def reads_other_tokens(directory: str | Path, student: str) -> bool:
 def teacher_entry(
     directory: str | Path,
     task: Task,
-    student_tokenizer: Any = None,
-    label_map: LabelMap | None = None,
-    precision: TeacherPrecision = "auto",
+    options: TeacherOptions = PLAIN,
     key: str = "label_map",
 ) -> dict[str, Any]:
     """Check a teacher (``check_teacher``) and return its entry in the manifest of a run, ready for
@@ -227,7 +244,7 @@ def teacher_entry(
     origin from ``road_ray.json`` if present. A student's tokenizer that is another one decides the
     answers, too.
     """
-    order = check_teacher(directory, task, student_tokenizer, label_map, key)
+    order = check_teacher(directory, task, options, key)
     tokenizer, adapter = teacher_tokenizer(directory), Path(directory) / MERGED_FROM
     entry: dict[str, Any] = {"directory": str(directory)}
     if adapter.is_file():  # the merged model is in a cache
@@ -239,14 +256,13 @@ def teacher_entry(
         "config_sha256": _hash_of({n: x for n, x in config.items() if n not in IDLE_FIELDS}),
         "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
     }
-    student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
-    if student is not None and reads_other_tokens(directory, student):
-        entry[ANSWERS_FOR] = student
+    if options.student is not None and reads_other_tokens(directory, options.student):
+        entry[ANSWERS_FOR] = options.student
     labels, path = read_config(directory).id2label, Path(directory) / "road_ray.json"
     record = read_json(path) if path.is_file() else {}
     return entry | {
         "labels": [labels[index] for index in sorted(labels)],
         "order": None if order is None else list(order),
-        "precision": precision,
+        "precision": options.precision,
         **{name: record[name] for name in _RECORDED if name in record},
     }

@@ -19,8 +19,9 @@ from road_ray.distillation import weighting as rules
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import StoredEnsemble
-from road_ray.distillation.teacher import TeacherOptions, inputs_of
+from road_ray.distillation.teacher import inputs_of
 from road_ray.distillation.teacher_directory import (
+    TeacherOptions,
     check_equal_tokenizers,
     check_teacher,
     fingerprint_tokenizer,
@@ -87,13 +88,13 @@ class Ensemble(protocol.Ensemble):
         places = [head_or_only(locate_model(name), self.task, dataset) for name in directories]
         heads = [place if place.parent.name == "heads" else None for place in places]
         directories = [head or name for head, name in zip(heads, directories, strict=True)]
-        for place in places:
-            check_teacher(place, self.task, student_tokenizer, label_map)
-        if student_tokenizer is None:  # all get the same ids
-            check_equal_tokenizers(places)
-        student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
         shared: dict[str, Any] = {"label_map": label_map, "precision": precision}
+        student = None if student_tokenizer is None else fingerprint_tokenizer(student_tokenizer)
         self._teacher = TeacherOptions(student=student, compiled=compiled, **shared)
+        for place in places:
+            check_teacher(place, self.task, self._teacher)
+        if student is None:  # all get the same ids
+            check_equal_tokenizers(places)
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
         self._options = options
@@ -103,8 +104,7 @@ class Ensemble(protocol.Ensemble):
         if store is None:
             self.inner = self._start(directories)
         else:
-            how = student_tokenizer, label_map, precision
-            entries = [teacher_entry(place, self.task, *how) for place in places]
+            entries = [teacher_entry(place, self.task, self._teacher) for place in places]
             self.inner = StoredEnsemble(store, entries, self.task)
         self.size = self.inner.size
 

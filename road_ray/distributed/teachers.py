@@ -32,7 +32,8 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.ensemble import Ensemble, numbered, stacked
 from road_ray.distillation.stored_ensemble import rounded
-from road_ray.distillation.teacher import PLAIN, Teacher, TeacherOptions, inputs_of
+from road_ray.distillation.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions
 from road_ray.distributed.batch_inference import InferenceActor
 from road_ray.distributed.connection import driver_environment, environment_for_workers
 from road_ray.distributed.room import room, scale_up_seconds

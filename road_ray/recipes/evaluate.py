@@ -32,9 +32,10 @@ from road_ray.data.model_files import (
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
-from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
+from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import (
     IDLE_FIELDS,
+    TeacherOptions,
     check_equal_tokenizers,
     fingerprint_tokenizer,
     teacher_tokenizer,

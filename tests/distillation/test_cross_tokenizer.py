@@ -134,7 +134,7 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
         fingerprint = fingerprint_tokenizer(student)
         options = TeacherOptions(student=fingerprint, precision="fp32")
         plain = LocalEnsemble(places, task, options)
-        entries = [teacher_entry(place, task, student) for place in places]
+        entries = [teacher_entry(place, task, options) for place in places]
         batch = batch_of(name, student, max_length_tokens=320)
 
         @contextmanager

@@ -8,6 +8,7 @@ import pytest
 from road_ray.data.catalog import task
 from road_ray.distillation.teacher_directory import (
     LABEL_MAP,
+    TeacherOptions,
     check_equal_tokenizers,
     check_teacher,
     decisive_entries,
@@ -70,7 +71,7 @@ def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path):
 def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path):
     names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
     make_teacher(tmp_path, labels=tuple(names))
-    assert check_teacher(tmp_path, NLI, label_map=names) == (2, 0, 1)
+    assert check_teacher(tmp_path, NLI, TeacherOptions(label_map=names)) == (2, 0, 1)
     with pytest.raises(CheckpointError, match=rf"config\.json: .*(.|\n)*{LABEL_MAP}='"):
         check_teacher(tmp_path, NLI, key=LABEL_MAP)
 
@@ -97,7 +98,8 @@ def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path):
     directory = make_teacher(tmp_path / "a")
     assert reads_other_tokens(directory, fingerprint_tokenizer(swapped))
     assert not reads_other_tokens(directory, fingerprint_tokenizer(make_tokenizer()))
-    assert check_teacher(directory, NLI, swapped) is None  # it reads texts
+    other = TeacherOptions(student=fingerprint_tokenizer(swapped))
+    assert check_teacher(directory, NLI, other) is None  # it reads texts
     swapped.save_pretrained(make_teacher(tmp_path / "b"))
     with pytest.raises(CheckpointError, match="another tokenizer than the first"):
         check_equal_tokenizers([directory, tmp_path / "b"])

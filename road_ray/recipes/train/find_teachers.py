@@ -14,6 +14,7 @@ from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
 from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
     LABEL_MAP,
+    TeacherOptions,
     fingerprint_tokenizer,
     teacher_entry,
 )
@@ -48,47 +49,48 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
         return {}
     require_plain_head(config.data)
     settings, tokenizer = config.distillation, student_tokenizer(config)
-    student, found = fingerprint_tokenizer(tokenizer), {}
+    options = TeacherOptions(
+        student=fingerprint_tokenizer(tokenizer),
+        label_map=settings.label_map,
+        precision=settings.precision,
+        compiled=settings.torch_compile,
+    )
+    found = {}
     for name, named in located.items():
         _, task = find_dataset(name, config.data)
         try:
-            entries = [_entry_of(config, place, name, task, tokenizer) for place in named.names]
+            entries = [_entry_of(config, place, name, task, options) for place in named.names]
         except CheckpointError as error:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         store = settings.tables(config.run_dir)
-        found[name] = Teachers(config, task, entries, named.folds, tokenizer, student, store)
+        found[name] = Teachers(config, task, entries, named.folds, tokenizer, options, store)
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
-        first = found[config.data.dataset].entries[0]
-        seen = f"distillation.matching ({first['directory']}): the first teacher "
-        if FILE_SHA256 in first:
-            raise ConfigError(
-                f"{seen}is a file, which has no states\n"
-                "  fix: put a model first, or leave distillation.matching out"
-            )
+        first, problem = found[config.data.dataset].entries[0], ""
         if ANSWERS_FOR in first:
-            raise CheckpointError(
-                f"{seen}has another tokenizer than the student, so its states are of other tokens\n"
-                "  fix: put one with the student's tokenizer first, or leave distillation.matching "
-                "out; answers are taken of any teacher"
+            problem = "has another tokenizer than the student, so its states are of other tokens"
+        if problem or FILE_SHA256 in first:
+            raise (CheckpointError if problem else ConfigError)(
+                f"distillation.matching ({first['directory']}): the first teacher "
+                f"{problem or 'is a file, which has no states'}\n"
+                "  fix: put a model with the student's tokenizer first, or leave "
+                "distillation.matching out; answers are taken of any teacher"
             )
     return found
 
 
 def _entry_of(
-    config: DistillConfig | MultitaskConfig, place: str, dataset: str, task: Task, tokenizer: object
+    config: TrainConfig, place: str, dataset: str, task: Task, options: TeacherOptions
 ) -> dict[str, Any]:
     """Return the entry of a model or file, once it is checked that it fits task and student."""
-    settings = config.distillation
     if is_answer_file(place):
-        return file_entry(place, task, settings.label_map)
+        return file_entry(place, task, options.label_map)
     place = str(head_or_only(Path(place), task, dataset))  # of a mixture, that of the task
     check_hashes(Path(place), weights=True)  # before any actor starts
-    options = settings.label_map, settings.precision, LABEL_MAP
-    entry = teacher_entry(place, task, tokenizer, *options)
+    entry = teacher_entry(place, task, options, LABEL_MAP)
     own = longest_row_of(read_config(locate_model(model_directory(config.init))))
     length = min(row_limit(config.data.max_length_tokens, task), own)
     most = longest_row_of(read_config(Path(place)))

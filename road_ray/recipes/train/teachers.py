@@ -27,8 +27,8 @@ from road_ray.distillation.annotate import annotate
 from road_ray.distillation.cross_tokenizer import RowTexts
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
-from road_ray.distillation.teacher import TeacherOptions, check_parity
-from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
+from road_ray.distillation.teacher import check_parity
+from road_ray.distillation.teacher_directory import ANSWERS_FOR, TeacherOptions, decisive_entries
 from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
@@ -62,7 +62,7 @@ class Teachers:
     models of one fold after those of another, and files behind them."""
     folds: int  # of out-of-fold teachers, which answer only for rows that they have not seen
     tokenizer: PreTrainedTokenizerFast  # the student's
-    student: str  # its fingerprint
+    options: TeacherOptions  # with which the models are loaded
     store: Path | None  # directory of the models' tables; None: they answer during the training
     answers: Sequence[pa.LargeListArray] = ()  # of the teachers that are files, once they are read
 
@@ -93,17 +93,6 @@ class Teachers:
     def mixed(self) -> bool:
         """Return True if a teacher has another tokenizer than the student and needs texts."""
         return any(ANSWERS_FOR in entry for entry in self.entries)
-
-    @property
-    def options(self) -> TeacherOptions:
-        """Return the options with which the teachers are loaded."""
-        settings = self.config.distillation
-        return TeacherOptions(
-            student=self.student,
-            label_map=settings.label_map,
-            precision=settings.precision,
-            compiled=settings.torch_compile,
-        )
 
     def start_pool(self, beside: int = 0, others: int = 0) -> ActorEnsemble:
         """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
@@ -218,8 +207,8 @@ class Teachers:
         else:
             ensemble = LocalEnsemble(self.directories, self.task, self.options, device)
             # What sets them apart from the reference, which is loaded in the same way otherwise.
-            path = "torch.compile" if settings.torch_compile else None
-            path = "int8" if settings.precision == "int8" else path
+            path = "torch.compile" if self.options.compiled else None
+            path = "int8" if self.options.precision == "int8" else path
         if worker.is_main and settings.check_parity and path is not None and len(rows):
             few = rows[np.linspace(0, len(rows) - 1, min(_PARITY_ROWS, len(rows))).astype(np.int64)]
             batch = self._batch(split, texts, few)
