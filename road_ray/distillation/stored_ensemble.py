@@ -214,6 +214,8 @@ class TeacherTables:
     def __init__(self, root: str | Path, teacher: Mapping[str, Any], task: Task) -> None:
         """Open the tables of ``teacher``, a ``teacher_entry``, if there are any."""
         self.kind: Kind = task.kind
+        other = ANSWERS_FOR in teacher
+        self.reader = TextReader(teacher["directory"], task) if other else None
         self.directory = Path(root).expanduser() / directory_name(teacher, task)
         self._record = _identity(teacher, task) | {
             "directory": teacher.get("adapter", teacher["directory"])
@@ -240,6 +242,33 @@ class TeacherTables:
         """Return which of the rows have an answer. ``[N, 2] -> [N]``."""
         found = [table.find(keys) >= 0 for table in self.tables]
         return np.logical_or.reduce(found) if found else np.zeros(len(keys), np.bool_)
+
+    def keys_of(self, inputs: Mapping[str, Any]) -> Keys:
+        """Return the keys of the rows of a batch."""
+        if self.reader is None:
+            return keys_of_tokens(inputs)
+        return keys_of_texts(self.reader.needed(inputs, "texts"))
+
+    def _positions(self, inputs: Mapping[str, Any]) -> tuple[list[Longs] | None, int]:
+        """Return the real positions of each row of a batch, as its answer has them, and its width;
+        None if it has none. A teacher that reads texts has its own tokens, too.
+        """
+        if not isinstance(self.kind, Span | Tag):
+            return None, 0
+        if self.reader is None:
+            mask = inputs.get("attention_mask")
+            mask = torch.ones_like(inputs["input_ids"]) if mask is None else mask
+            return [np.flatnonzero(row) for row in mask.cpu().numpy()], mask.shape[-1]
+        tokens = self.reader.rows(inputs["texts"])
+        lengths = [sum(len(row.tokens) for row in example) for example in tokens]
+        return [np.arange(length) for length in lengths], max(lengths, default=0)
+
+    def logits(self, inputs: Mapping[str, Any]) -> tuple[Tensor, dict[str, float]]:
+        """Return the stored logits for the rows of a batch, and metrics of these rows."""
+        answers = padded(self.read(self.keys_of(inputs)), *self._positions(inputs), self.kind)
+        if self.reader is None:
+            return answers, {}
+        return self.reader.carried(self.reader.rows(inputs["texts"]), answers, inputs)
 
     def read(self, keys: Keys) -> list[Values]:
         """Return the numbers of each row. Raises ``DataError`` for rows without an answer."""
@@ -285,14 +314,20 @@ class TeacherTables:
             finally:
                 self.flush()
 
-    def add(self, keys: Keys, answers: Sequence[Values]) -> None:
-        """Add the numbers of answers to rows that have none. From time to time those in memory
-        become a table.
+    def add(self, keys: Keys, inputs: Mapping[str, Any], answers: Tensor) -> None:
+        """Add the answers to the rows of a batch, which have none. From time to time those in
+        memory become a table.
         """
+        positions, _ = self._positions(inputs)
+        every = [None] * len(keys) if positions is None else positions
+        try:
+            numbers = list(map(partial(unpadded, kind=self.kind), answers, every))
+        except CheckpointError as error:
+            raise CheckpointError(f"{self._record['directory']}: {error}") from error
         if not self._pending:
             self._pending_since = time.monotonic()
-        counts = np.array(list(map(len, answers)), np.int64)
-        self._pending.append((keys, counts, np.concatenate(answers)))
+        counts = np.array(list(map(len, numbers)), np.int64)
+        self._pending.append((keys, counts, np.concatenate(numbers)))
         size = sum(values.nbytes for _, _, values in self._pending)
         if size > _TABLE_BYTES or time.monotonic() - self._pending_since > _TABLE_SECONDS:
             self.flush()
@@ -328,27 +363,14 @@ class StoredEnsemble(Ensemble):
     def __init__(self, root: str | Path, teachers: Sequence[Mapping[str, Any]], task: Task) -> None:
         """Open the tables below ``root`` of ``teachers``, each a ``teacher_entry``."""
         self.tables = [TeacherTables(root, teacher, task) for teacher in teachers]
-        self._readers = [
-            TextReader(teacher["directory"], task) if ANSWERS_FOR in teacher else None
-            for teacher in teachers
-        ]
         self.size = len(self.tables)
 
     def gather(self, handle: Mapping[str, Any]) -> Tensor:
         """Return the stored logits. ``-> [M, B, ..., C]``, fp32; span padding is ``PAD_LOGIT``.
         Raises ``DataError`` for a row that a teacher was not asked.
         """
-        answers: list[Tensor] = []
-        figures: dict[int, Mapping[str, float]] = {}
-        for number, (tables, reader) in enumerate(zip(self.tables, self._readers, strict=True)):
-            positions, width = _positions(reader, tables.kind, handle)
-            numbers = tables.read(_keys(reader, handle))
-            answer = padded(numbers, positions, width, tables.kind)
-            if reader is not None:
-                tokens = reader.rows(handle["texts"])
-                answer, figures[number] = reader.carried(tokens, answer, handle)
-            answers.append(answer)
-        self.stats = numbered(figures)
+        answers, figures = zip(*(tables.logits(handle) for tables in self.tables), strict=True)
+        self.stats = numbered(dict(enumerate(figures)))
         return torch.stack(answers)
 
     def label(self, batches: Batches, live: Live) -> int:
@@ -358,7 +380,7 @@ class StoredEnsemble(Ensemble):
         What was answered before an interruption is not asked again.
         """
         found = [
-            [_keys(reader, inputs) for reader in self._readers]
+            [tables.keys_of(inputs) for tables in self.tables]
             for inputs in map(inputs_of, batches())
         ]
         keys = [np.concatenate(of_teacher) for of_teacher in zip(*found, strict=True)]
@@ -383,7 +405,8 @@ class StoredEnsemble(Ensemble):
                     rows = inputs["rows"]
                     some = np.flatnonzero(missing[n][rows])
                     if len(some):
-                        self._keep(n, keys[n][rows[some]], some_rows(inputs, some), answers[some])
+                        chosen = some_rows(inputs, some)
+                        self.tables[n].add(keys[n][rows[some]], chosen, answers[some])
         return int(wanted.sum())
 
     def _asked(
@@ -398,44 +421,9 @@ class StoredEnsemble(Ensemble):
             some = np.flatnonzero(wanted[rows])
             if len(some):
                 inputs = {**some_rows(inputs, some), "rows": rows[some]}
-                if any(self._readers):
+                if any(tables.reader for tables in self.tables):
                     inputs[OWN_TOKENS] = torch.ones(len(some), dtype=torch.bool)
                 yield inputs
-
-    def _keep(self, number: int, keys: Keys, inputs: Mapping[str, Any], answers: Tensor) -> None:
-        """Add the answers of a teacher to the rows of these inputs to its tables."""
-        tables = self.tables[number]
-        positions, _ = _positions(self._readers[number], tables.kind, inputs)
-        every = [None] * len(keys) if positions is None else positions
-        try:
-            values = list(map(partial(unpadded, kind=tables.kind), answers, every))
-        except CheckpointError as error:
-            raise CheckpointError(f"teacher {number}: {error}") from error
-        tables.add(keys, values)
-
-
-def _keys(reader: TextReader | None, inputs: Mapping[str, Any]) -> Keys:
-    """Return the keys of the rows of a batch as one teacher has them."""
-    if reader is None:
-        return keys_of_tokens(inputs)
-    return keys_of_texts(reader.needed(inputs, "texts"))
-
-
-def _positions(
-    reader: TextReader | None, kind: Kind, inputs: Mapping[str, Any]
-) -> tuple[list[Longs] | None, int]:
-    """Return the real positions of each row of a batch, as the answer of one teacher has them, and
-    its width; None if it has none. A teacher that reads texts has its own tokens, too.
-    """
-    if not isinstance(kind, Span | Tag):
-        return None, 0
-    if reader is None:
-        mask = inputs.get("attention_mask")
-        mask = torch.ones_like(inputs["input_ids"]) if mask is None else mask
-        return [np.flatnonzero(row) for row in mask.cpu().numpy()], mask.shape[-1]
-    tokens = reader.rows(reader.needed(inputs, "texts"))
-    lengths = [sum(len(row.tokens) for row in example) for example in tokens]
-    return [np.arange(length) for length in lengths], max(lengths, default=0)
 
 
 def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[Path]:

@@ -53,7 +53,7 @@ def answers(*numbers: int):
 
 
 def add(tables, *numbers: int):
-    tables.add(rows(*numbers), answers(*numbers))
+    tables.add(rows(*numbers), {}, torch.from_numpy(np.stack(answers(*numbers))))
 
 
 def filled(root: Path, *numbers: int, who=WHO) -> TeacherTables:
@@ -342,7 +342,7 @@ def test_an_answer_that_is_no_number_is_named_and_not_kept(school):
             ensemble.gather = with_nan
             yield ensemble
 
-    with pytest.raises(CheckpointError, match=r"teacher 1: .*not a number"):
+    with pytest.raises(CheckpointError, match=r"nli-1: .*not a number"):
         label(stored, broken, batch(1, 2))
     again, _ = school()
     assert [len(tables) for tables in again.tables] == [2, 0, 0]
