@@ -156,6 +156,8 @@ def fold_of(example: Example, num_folds: int) -> int:
 
 def row_folds(split: Split, num_folds: int) -> Ints:
     """Return the fold of every row of a split, ``[rows]``."""
+    if num_folds == 1:  # without a hash of every text
+        return np.zeros_like(split.features.example)
     folds = np.array([fold_of(example, num_folds) for example in split.examples], dtype=np.int32)
     taken: Ints = folds[split.features.example]
     return taken

@@ -3,7 +3,7 @@
 Needs ``accelerate`` (``pip install road-ray[trainer]``), as the ``Trainer`` does.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import Trainer
@@ -12,7 +12,7 @@ from road_ray.distillation.annotate import annotate, model_inputs, student_loss
 from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of
-from road_ray.distillation.weighting import default_rule, options_of, resolve
+from road_ray.distillation.weighting import default_rule, resolve
 
 
 class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no types
@@ -57,8 +57,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
     ) -> None:
         self.ensemble = ensemble
         name = weighting or default_rule(ensemble.size)
-        shared = {"temperature": temperature} if "temperature" in options_of(name) else {}
-        self.weigh = resolve(name, **{**shared, **(rule or {})})
+        self.weigh = resolve(name, {"temperature": temperature}, **(rule or {}))
         self.temperature, self.lookahead = temperature, lookahead
         self.kd_weight, self.average_loss = schedule_of(schedule, kd_weight), average_loss
         self._epoch: Any = None
@@ -77,12 +76,9 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         """Return the next annotated batches of an epoch, and what the ``Trainer`` adds to them."""
         if epoch_iterator is not self._epoch:  # requests of an epoch run ahead over its steps
             self._epoch = epoch_iterator
-            self._annotated = self.annotated(epoch_iterator, self.lookahead)
+            how = self.ensemble, self.weigh, self.lookahead
+            self._annotated = annotate(epoch_iterator, *how, each=self.average_loss)
         return super().get_batch_samples(self._annotated, *sizes)
-
-    def annotated(self, batches: Iterable[Mapping[str, Any]], lookahead: int) -> Iterator[Any]:
-        """Yield the batches with the teachers' answers."""
-        return annotate(batches, self.ensemble, self.weigh, lookahead, each=self.average_loss)
 
     def compute_loss(
         self,

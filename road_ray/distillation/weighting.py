@@ -12,9 +12,9 @@ are ``[M, B, 2, L]`` with targets ``[B, 2]`` (start and end; the position is the
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -322,20 +322,23 @@ def options_of(name: str) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-def resolve(name: str, **options: object) -> Rule:
+def resolve(name: str, shared: Mapping[str, object] | None = None, /, **options: Any) -> Rule:
     """Return a rule with its options bound: one of ``RULES``, or a function of any module by
-    ``package.module:name``; the module may lie in the working directory.
+    ``package.module:name``; the module may lie in the working directory. Of the ``shared`` options
+    it gets those that it has.
 
     The rule is called once with two teachers, three rows and four classes, so that a mistake fails
     here and not in step 1. Raises ``ConfigError`` for an unknown name, option or value, a module
     that cannot be imported, and a function that is no rule.
     """
-    if unknown := options.keys() - options_of(name):
+    known = options_of(name)
+    if unknown := options.keys() - known:
         raise ConfigError(
             f"weighting.{min(unknown)}: no option of {name}\n"
-            f"  allowed: {', '.join(options_of(name)) or 'none'}"
+            f"  allowed: {', '.join(known) or 'none'}"
         )
-    rule = functools.partial(_function(name), **options)
+    of_rule = {key: value for key, value in (shared or {}).items() if key in known}
+    rule = functools.partial(_function(name), **of_rule | options)
     try:
         shape = tuple(rule(torch.zeros(2, 3, 4), torch.zeros(3, dtype=torch.long)).shape)
     except RoadError:

@@ -8,6 +8,7 @@ from transformers import AutoModelForSequenceClassification
 import road_ray as rr
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, Task
+from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distributed.public_ensemble import Ensemble
 from tests.published import TEXTS, publish, tokenizer_of
@@ -103,7 +104,7 @@ def test_a_run_resumed_in_its_second_epoch_is_the_straight_run(trainer, tmp_path
 def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
     ours = trainer(schedule="linear")
     ours.state.global_step, ours.state.max_steps = 3, 4
-    (annotated,) = ours.annotated([batch_of(rows())], 0)
+    (annotated,) = annotate([batch_of(rows())], ours.ensemble, ours.weigh)
     loss = ours.compute_loss(ours.model.train(), annotated)
     plain = trainer(kd_weight=0.25)
     plain.model.load_state_dict(ours.model.state_dict())
@@ -130,7 +131,7 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path):
             average_loss=True,
         )
         batch = batch_of(examples)
-        (annotated,) = first.annotated([batch], 0)
+        (annotated,) = annotate([batch], ensemble, first.weigh, each=True)
         with torch.no_grad():
             plain = student.eval()(batch["input_ids"], batch["attention_mask"]).logits
         torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, pad, token_budget_cuts
-from road_ray.data.examples import Ints, Longs
+from road_ray.data.examples import Longs
 from road_ray.data.load_split import Split, row_features
 from road_ray.data.mixing import Since
 from road_ray.data.task_and_dataset import Task
@@ -29,7 +29,7 @@ from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.teacher import check_parity
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, TeacherOptions, decisive_entries
-from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
+from road_ray.distillation.weighting import Rule, default_rule, resolve
 from road_ray.distributed.connection import connected
 from road_ray.errors import counted
 from road_ray.recipes.run_directory.input_files import identity_of
@@ -133,7 +133,7 @@ class Teachers:
             for models, rows, some in self._by_fold(split, actors)
         ]
         files = readers_of(self, split) if self.files else {}
-        return RowEnsemble(members, self._folds(split), texts, files)
+        return RowEnsemble(members, row_folds(split, self.folds), texts, files)
 
     def teach(self, since: Since, ensemble: Ensemble, number: int) -> Iterator[Batch]:
         """Yield the batches of ``since(number)`` with the answers of the ``ensemble``; their
@@ -165,19 +165,11 @@ class Teachers:
         batch: dict[str, Any] = {**pad(split.features, rows, pad_id=pad_id_of(self.tokenizer))}
         return batch if texts is None else batch | texts.of(rows, batch["input_ids"].shape[-1])
 
-    def _folds(self, split: Split) -> Ints:
-        """Return the fold of each row; 0 where there are none."""
-        return (
-            row_folds(split, self.folds)
-            if self.folds > 1
-            else np.zeros_like(split.features.example)
-        )
-
     def _by_fold(
         self, split: Split, actors: ActorEnsemble | None
     ) -> Iterator[tuple[Teachers, Longs, ActorEnsemble | None]]:
         """Yield the models of each fold, the rows that they answer and their actors."""
-        folds, size = self._folds(split), len(self.models) // self.folds
+        folds, size = row_folds(split, self.folds), len(self.models) // self.folds
         for fold in range(self.folds if self.models else 0):
             members = range(fold * size, (fold + 1) * size)
             some = actors.part(members) if actors and self.folds > 1 else actors
@@ -255,8 +247,7 @@ def weighting_rule(
 ) -> Rule:
     """Return the rule for rows with ``num_teachers`` teachers, with the options that it takes."""
     settings = to_dict(used_weighting(weighting, num_teachers)) | {"temperature": temperature}
-    name = settings.pop("rule")
-    return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
+    return resolve(settings.pop("rule"), settings)
 
 
 # Settings of the distillation in the record and the card of the model.
