@@ -216,28 +216,26 @@ _Teachers = Annotated[
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers with answers: rows, size, last use."""
-    from road_ray.distillation.stored_ensemble import describe, list_teachers
+    from road_ray.distillation.stored_ensemble import stored_teachers
 
-    show_list(list(map(describe, list_teachers(store))), as_json)
+    show_list([*stored_teachers(store).values()], as_json)
 
 
 @store_app.command("verify")
 def store_verify(store: _Store, teachers: _Teachers = None) -> None:
     """Check every table against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.stored_ensemble import TABLES, list_teachers, open_table
+    from road_ray.distillation.stored_ensemble import TABLES, open_table, stored_teachers
 
     problems = 0
-    for teacher in list_teachers(store, teachers or ()):
-        tables, damage = sorted(teacher.glob(TABLES)), []
-        for path in tables:
+    for teacher, known in stored_teachers(store, teachers or ()).items():
+        before = problems
+        for path in sorted(teacher.glob(TABLES)):
             try:
                 open_table(path, check=True)
             except DataError as error:
-                damage.append(str(error))
-        problems += len(damage)
-        typer.echo(f"{teacher.name}: {len(tables)} tables, {len(damage)} damaged")
-        for problem in damage:
-            typer.echo(f"  {problem}", err=True)
+                problems += 1
+                typer.echo(f"  {error}", err=True)
+        typer.echo(f"{teacher.name}: {known['tables']} tables, {problems - before} damaged")
     raise typer.Exit(3 if problems else 0)
 
 
@@ -250,13 +248,12 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove the answers of teachers by name or disuse."""
-    from road_ray.distillation.stored_ensemble import LOCK, describe, list_teachers
+    from road_ray.distillation.stored_ensemble import LOCK, stored_teachers
     from road_ray.system.operating_system import lock_exclusively
 
     if not teachers and unused_days is None:
         raise ConfigError("name the teachers to remove, or --unused-days DAYS")
-    for teacher in list_teachers(store, teachers or ()):
-        known = describe(teacher)
+    for teacher, known in stored_teachers(store, teachers or ()).items():
         if unused_days is None or known["unused_days"] >= unused_days:
             with (teacher / LOCK).open("a+", encoding="utf-8") as lock:
                 if holder := lock_exclusively(lock):

@@ -426,9 +426,10 @@ class StoredEnsemble(Ensemble):
                 yield inputs
 
 
-def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[Path]:
-    """Return the directories of the teachers with tables below ``root``, by name; those whose names
-    start with one of ``names``, if there are any. Raises ``ConfigError`` if there are none.
+def stored_teachers(root: str | Path, names: Sequence[str] = ()) -> dict[Path, dict[str, Any]]:
+    """Return what ``road data store ls`` shows of each teacher with tables below ``root``, by its
+    directory; of those whose names start with one of ``names``, if there are any. Raises
+    ``ConfigError`` if there are none.
     """
     root = Path(root).expanduser()
     found = [path.parent for path in sorted(root.glob(f"[!.]*/{MANIFEST}"))]
@@ -438,16 +439,14 @@ def list_teachers(root: str | Path, names: Sequence[str] = ()) -> list[Path]:
             "  allowed: the value of distillation.store of a run, or answers/ in its directory"
         )
     known = [path.name for path in found]
-    for name in names:
-        if not any(one.startswith(name) for one in known):
-            raise ConfigError(
-                f"{name}: no teacher of this directory\n  allowed: {', '.join(known)}"
-            )
-    return [path for path in found if path.name.startswith(tuple(names) or "")]
+    if unknown := [name for name in names if not any(one.startswith(name) for one in known)]:
+        raise ConfigError(
+            f"{unknown[0]}: no teacher of this directory\n  allowed: {', '.join(known)}"
+        )
+    return {path: _described(path) for path in found if path.name.startswith(tuple(names) or "")}
 
 
-def describe(teacher: Path) -> dict[str, Any]:
-    """Return what ``road data store ls`` shows of a teacher's directory."""
+def _described(teacher: Path) -> dict[str, Any]:
     fix = "delete its directory; the next run makes it again"
     manifest = read_json(teacher / MANIFEST, error=DataError, fix=fix)
     tables = [*teacher.glob(TABLES)]

@@ -7,7 +7,6 @@ import pytest
 from road_ray.config import load
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from tests.distillation.test_stored_ensemble import filled
 
 
 def test_the_catalogue_is_listed(road):
@@ -96,19 +95,3 @@ def test_a_corpus_of_a_yaml_file_is_shown(road, tmp_path):
     assert (
         road("data", "peek", file).out == f"{tmp_path / 'text.txt'}:\n\none story\n\nanother one\n"
     )
-
-
-def test_answers_are_listed_verified_and_pruned_and_a_damaged_table_is_told(road, tmp_path):
-    for number in range(2):
-        filled(root := tmp_path / "store", number)
-    (line,) = json.loads(road("data", "store", "ls", root, "--json").out)
-    assert (line["rows"], line["tables"], line["task"]) == (2, 2, "nli")
-    assert "2 tables, 0 damaged" in road("data", "store", "verify", root).out
-    assert road("data", "store", "prune", root).code == 2  # nothing is named
-    assert f"removed {line['name']}" in road("data", "store", "prune", root, line["name"]).out
-    road("data", "store", "ls", root).refused(2, "no answers of teachers")
-    filled(root, 1)
-    victim = next(root.glob("*/table-*"))
-    victim.write_bytes(b"")
-    assert "damaged" in road("data", "store", "ls", root).out
-    road("data", "store", "verify", root).refused(3, victim.parent.name)

@@ -2,6 +2,7 @@
 by their content, whoever made the batch, and answers without padding and back.
 """
 
+import json
 import multiprocessing
 import os
 import signal
@@ -19,16 +20,14 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import (
     StoredEnsemble,
     TeacherTables,
-    describe,
     directory_name,
     keys_of_tokens,
-    list_teachers,
     open_table,
     write_table,
 )
 from road_ray.distillation.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_directory import teacher_entry
-from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
+from road_ray.errors import CheckpointError, DataError, ResourceError
 from tests.tiny_teacher import make_teacher
 
 NLI, MRC = task("nli"), task("mrc")
@@ -184,20 +183,23 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_what_is_kept_is_listed_and_what_is_long_unused_goes(root, road):
-    first, second = list_teachers(root)
-    listed = [describe(teacher) for teacher in (first, second)]
+def test_what_is_kept_is_listed_verified_and_removed_by_name_or_if_long_unused(root, road):
+    first, second = listed = json.loads(road("data", "store", "ls", root, "--json").out)
     assert [(one["rows"], one["tables"], one["teacher"]) for one in listed] == [
         *((5, 2, "t0"), (2, 1, "t1"))
     ]
-    assert listed[0]["unused_days"] < 1
-    assert list_teachers(root, ["nli-fff"]) == [second]
-    with pytest.raises(ConfigError, match="no teacher of this directory"):
-        list_teachers(root, ["sst2-"])
+    assert first["unused_days"] < 1
+    assert f"{first['name']}: 2 tables, 0 damaged" in road("data", "store", "verify", root).out
+    road(*PRUNE, root).refused(2, "name the teachers to remove")
+    road(*PRUNE, root, "sst2-").refused(2, "no teacher of this directory")
     ago = time.time() - 10 * 86400
-    os.utime(first / "manifest.json", (ago, ago))
-    assert f"removed {first.name}" in road(*PRUNE, root, "--unused-days", "5").out
-    assert len(list_teachers(root)) == 1
+    os.utime(root / first["name"] / "manifest.json", (ago, ago))
+    assert f"removed {first['name']}" in road(*PRUNE, root, "--unused-days", "5").out
+    next(root.glob("nli-fff*/table-*")).write_bytes(b"")
+    assert "damaged" in road("data", "store", "ls", root).out
+    road("data", "store", "verify", root).refused(3, second["name"])
+    assert f"removed {second['name']}" in road(*PRUNE, root, "nli-fff").out
+    road("data", "store", "ls", root).refused(2, "no answers of teachers")
 
 
 def test_a_run_that_has_a_table_open_keeps_it_and_one_that_labels_its_directory(root, road):
