@@ -34,7 +34,6 @@ from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint_directory import RemoteCopy
 from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.run_context import Training
-from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -133,18 +132,13 @@ class AsyncSaver:
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        trained: Objective,
-        optimizer: ElectraAdamW,
-        training: Training,
-        worker: Worker,
+        self, objective: Objective, trained: Objective, optimizer: ElectraAdamW, training: Training
     ) -> None:
         self._objective, self._trained, self._optimizer = objective, trained, optimizer
-        self._training, self._worker = training, worker
+        self._training, self._worker = training, training.worker
         self._twin: Objective | None = None
         # A copy: a tokenizer in use by another thread cannot be saved.
-        self._tokenizer = copy.deepcopy(training.tokenizer) if worker.is_main else None
+        self._tokenizer = copy.deepcopy(training.tokenizer) if training.worker.is_main else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 

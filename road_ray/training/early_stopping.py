@@ -15,7 +15,6 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint_state import gathered_weights, named_tensors
 from road_ray.training.run_context import Training
-from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -57,15 +56,10 @@ class PeriodicEvaluation:
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        trained: Objective,
-        training: Training,
-        worker: Worker,
-        state: Mapping[str, Any],
+        self, objective: Objective, trained: Objective, training: Training, state: Mapping[str, Any]
     ) -> None:
         self._objective, self._trained = objective, trained
-        self._training, self._worker = training, worker
+        self._training, self._worker = training, training.worker
         self._every = training.config.evaluate_every_steps if training.evaluate else None
         self._patience = training.config.early_stopping.patience
         self._scores = {int(step): score for step, score in state.get("scores", {}).items()}

@@ -142,11 +142,10 @@ class LossGuard:
         saver: AsyncSaver,
         optimizer: ElectraAdamW,
         state: Mapping[str, Any],
-        device: torch.device,
     ) -> None:
         self._training, self._saver, self._optimizer = training, saver, optimizer
         skips = type(optimizer) is ElectraAdamW and not training.config.fsdp
-        self.deferred = device.type == "cuda" and skips
+        self.deferred = training.worker.device.type == "cuda" and skips
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
         self._num_spikes = 0

@@ -28,7 +28,6 @@ from road_ray.training.profile import measure
 from road_ray.training.run_context import StopRequest, Training, shapes
 from road_ray.training.step_metrics import StepMetrics, gradient_norms
 from road_ray.training.worker import (
-    Worker,
     compile_encoders,
     encoders_of,
     one_ahead,
@@ -45,9 +44,7 @@ batches of a mixture, whose gradients are averaged. A pure function of the seed.
 """
 
 
-def train(
-    objective: Objective, steps: Steps, training: Training, worker: Worker
-) -> dict[str, float]:
+def train(objective: Objective, steps: Steps, training: Training) -> dict[str, float]:
     """Train to the last step, starting from the newest checkpoint if there is one, and save a
     checkpoint at the end. Return the last row of the journal, which checkpoints hold too.
 
@@ -56,23 +53,24 @@ def train(
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, when a checkpoint has been saved.
     """
     config, total, context = training.config, min(training.total_steps, maxsize), training.context
+    worker = training.worker
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
-    trained, warmup = _set_up(objective, training, worker, autocast)
+    trained, warmup = _set_up(objective, training, autocast)
     if context.plan_only:
-        context.measured = measure(objective, steps, training, worker, autocast)
+        context.measured = measure(objective, steps, training, autocast)
         return {}
     optimizer = build_optimizer(trained, training.optimizer)
-    start, state = _resume(trained, optimizer, training, worker)
+    start, state = _resume(trained, optimizer, training)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     compute = partial(backward, seed=training.seed, autocast=autocast, one_batch=config.passes > 1)
-    report = StepMetrics(trained, training, worker, autocast, state)
-    evaluation = PeriodicEvaluation(objective, trained, training, worker, state)
+    report = StepMetrics(trained, training, autocast, state)
+    evaluation = PeriodicEvaluation(objective, trained, training, state)
     batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
     with (
         StopRequest(context) as stop,
-        AsyncSaver(objective, trained, optimizer, training, worker) as saver,
+        AsyncSaver(objective, trained, optimizer, training) as saver,
     ):
-        guard = LossGuard(training, saver, optimizer, state, worker.device)
+        guard = LossGuard(training, saver, optimizer, state)
         for step in takewhile(lambda _: not evaluation.over, range(start, total)):
             done = step + 1
             started = time.perf_counter()
@@ -108,12 +106,12 @@ def train(
 
 
 def _set_up(
-    objective: Objective, training: Training, worker: Worker, autocast: torch.dtype | None
+    objective: Objective, training: Training, autocast: torch.dtype | None
 ) -> tuple[Objective, int]:
     """Place the objective on the worker's device, sharded or whole, with the options of its
     networks. Return it and the number of warm-up steps, and warn of those that leave no others.
     """
-    config, total = training.config, training.total_steps
+    config, total, worker = training.config, training.total_steps, training.worker
     keep_freed_memory()
     trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
     for encoder in encoders_of(trained.train()):
@@ -141,7 +139,7 @@ def _interrupted(done: int, training: Training) -> InterruptedRunError:
 
 
 def _resume(
-    objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
+    objective: Objective, optimizer: ElectraAdamW, training: Training
 ) -> tuple[int, dict[str, Any]]:
     """Load the newest valid checkpoint, of the mirror in a run directory that has none; return the
     number of its finished steps and its ``state.json``, or 0 and an empty dict without any.
@@ -151,13 +149,12 @@ def _resume(
     """
     checkpoints, mirror = training.checkpoints, training.config.mirror
     if mirror is not None:
-        if worker.is_main and not any(checkpoints.root.glob("step-*")):
-            checkpoints.prepare()
+        if training.worker.is_main and not any(checkpoints.root.glob("step-*")):
             run = {"configuration": training.configuration, "identity": training.identity}
             fetched = RemoteCopy(mirror).pull(checkpoints.root, run)
             if fetched is not None:
                 training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
-        worker.barrier()
+        training.worker.barrier()
     directory = checkpoints.newest()
     if directory is None:
         training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
@@ -170,7 +167,7 @@ def _resume(
             "  kept: the checkpoint, unchanged"
         )
     restore(objective, optimizer, directory, state)
-    if worker.is_main and (directory / "best.safetensors").is_file():
+    if training.worker.is_main and (directory / "best.safetensors").is_file():
         state["best"] = load_file(directory / "best.safetensors")
     training.journal.truncate_after(int(state["step"]))
     training.context.step = int(state["step"])

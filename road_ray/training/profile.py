@@ -154,7 +154,6 @@ def measure(
     objective: Objective,
     steps: Callable[[int], Iterator[list[Batch]]],
     training: Training,
-    worker: Worker,
     autocast: torch.dtype | None,
 ) -> Measured:
     """Run four steps of each phase, with forward, backward and update, and return their cost. The
@@ -164,14 +163,14 @@ def measure(
     included, times the positions of a mean step of all batches. If a batch takes long, only some of
     its rows are timed.
     """
-    objective.to(worker.device).train()
+    objective.to(training.worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
     starts, total, sizes = training.phase_starts, training.total_steps, training.totals()
     lengths = [end - start for start, end in pairwise((*starts, total))]
     saved, waits, seconds = 0, [], []
     for start, length, size in zip(starts, lengths, sizes, strict=True):
-        timed, largest = _time_steps(objective, optimizer, steps(start), training, worker, autocast)
+        timed, largest = _time_steps(objective, optimizer, steps(start), training, autocast)
         positions = size.positions / length
         waits.append(median(wait for wait, _, _ in timed))
         seconds.append([wait + positions * each + update for wait, each, update in timed])
@@ -206,15 +205,14 @@ def _time_steps(
     optimizer: ElectraAdamW,
     source: Iterator[list[Batch]],
     training: Training,
-    worker: Worker,
     autocast: torch.dtype | None,
 ) -> tuple[list[tuple[float, float, float]], int]:
     """Return the seconds of each step until the rows came, of forward and backward by position, and
     of the update; and the bytes that the largest pass saves for its backward pass.
     """
     # A GPU takes about as long for two rows as for a whole batch, so it gets whole batches.
+    worker, timed, saved_bytes = training.worker, [], 0
     num_rows = _FIRST_ROWS if worker.device.type == "cpu" else None
-    timed, saved_bytes = [], 0
     for step in range(1 + _STEPS):
         started = time.perf_counter()
         passes = next(source)

@@ -88,6 +88,8 @@ class Training:
     journal: Journal
     identity: Mapping[str, str]
     """Digests that a resumed run must share: data, tokenizer, teachers."""
+    worker: Worker = field(default_factory=Worker)
+    """This process among those that train."""
     attention: Attention = "auto"
     """Attention implementation of the encoders."""
     phase_starts: tuple[int, ...] = (0,)

@@ -13,7 +13,7 @@ from road_ray.training.gradients import StepResult
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.profile import ModelFlopsUtilization
 from road_ray.training.run_context import Training
-from road_ray.training.worker import Worker, full_tensor
+from road_ray.training.worker import full_tensor
 
 _GRACE = 0.25  # of the run, in which the discriminator may still call every token original
 _ROWS = 5  # consecutive rows of the journal
@@ -34,20 +34,19 @@ class StepMetrics:
         self,
         trained: Objective,
         training: Training,
-        worker: Worker,
         autocast: torch.dtype | None,
         state: Mapping[str, Any],
     ) -> None:
         self.row: dict[str, float] = dict(state.get("row", {}))
-        self._training, self._worker = training, worker
+        self._training, self._worker = training, training.worker
         # By default 50 steps between rows, fewer in a short run, for 20 points in a curve.
         default = min(50, max(1, training.total_steps // 20))
         self._every = training.config.log_every_steps or default
-        self._utilization = ModelFlopsUtilization(trained, worker, autocast)
+        self._utilization = ModelFlopsUtilization(trained, training.worker, autocast)
         self._collapse = CollapseMonitor(training.journal, training.total_steps)
         # What a checkpoint has of all workers goes on in rank 0; the others have the same names.
         sums, stats = state.get("since_row", ({}, {}))
-        main, device = worker.is_main, worker.device
+        main, device = training.worker.is_main, training.worker.device
         self._sums = {n: [main * torch.tensor(x, device=device)] for n, x in sums.items()}
         self._stats = defaultdict[str, float](float, {n: main * x for n, x in stats.items()})
 

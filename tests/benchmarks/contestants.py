@@ -82,9 +82,10 @@ def learn(
             checkpoints=Checkpoints(Path(place) / "checkpoints"),
             journal=Journal(Path(place), console="quiet"),
             identity={},
+            worker=worker or Worker.alone(),
             attention=attention,
         )
-        train(objective, steps, training, worker or Worker.alone())
+        train(objective, steps, training)
 
 
 def electra_pytorch(setting: Setting, connection: Connection) -> None:

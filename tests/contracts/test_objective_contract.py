@@ -5,7 +5,6 @@ from torch.testing import assert_close
 
 from road_ray.data.mixing import accumulated
 from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.pair import both
@@ -18,10 +17,9 @@ def learn(objective, directory, *, worker, **options):
         small.rows(), rank=worker.rank, size=worker.size, noise_channels=objective.noise_channels
     )
 
-    journal = Journal(directory, console="quiet", enabled=worker.is_main)
-    given = {"rates": {"peak_lr": 3e-3}, "journal": journal, "precision": "fp32"}
+    given = {"rates": {"peak_lr": 3e-3}, "worker": worker, "precision": "fp32"}
     training = small.training(directory, steps=2, **given, **options)
-    train(objective, lambda start: accumulated(stream.since(start), 1), training, worker)
+    train(objective, lambda start: accumulated(stream.since(start), 1), training)
     return objective.state_dict()
 
 

@@ -113,8 +113,7 @@ def test_a_training_on_a_device_learns_and_tells_its_rate(tmp_path):
         train(
             objective,
             lambda start: ([item] for item in small.stream(rows).since(start)),
-            small.training(tmp_path, steps=20, log_every_steps=5),
-            Worker(device=CUDA),
+            small.training(tmp_path, steps=20, log_every_steps=5, worker=Worker(device=CUDA)),
         )
     last = read_rows(tmp_path / "metrics.jsonl")[-1]
     assert last["step"] == 20

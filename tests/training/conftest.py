@@ -13,6 +13,7 @@ from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import Training
+from road_ray.training.worker import Worker
 from tests.objectives.every import config_of, objective_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))
@@ -74,13 +75,14 @@ def training(directory, **options):
         name: options.pop(name) for name in list(options) if name in TrainingConfig.model_fields
     }
     total = ours.pop("steps", 6)
+    worker = options.get("worker", Worker())
     settings = {
         "config": TrainingConfig(**(loop | ours)),
         "optimizer": OptimizerConfig(**(rates | options.pop("rates", {}))),
         "total_steps": total,
         "seed": 7,
         "checkpoints": Checkpoints(directory / "checkpoints"),
-        "journal": Journal(directory, console="quiet"),
+        "journal": Journal(directory, console="quiet", enabled=worker.is_main),
         "identity": {"data": "abc"},
     }
     return Training(**(settings | options))

@@ -25,7 +25,6 @@ from road_ray.training.checkpoint_directory import (
 )
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.worker import Worker
 from tests.object_store import object_store
 from tests.runs import python
 from tests.training import conftest as tiny
@@ -237,9 +236,6 @@ def test_a_read_only_file_system_is_refused_at_the_start(small_disk):
         Checkpoints(disk).prepare()
 
 
-ALONE = Worker()
-
-
 @pytest.fixture(scope="module")
 def server():
     """``host:port`` of an S3-compatible server with a bucket ``runs``, and its file system."""
@@ -332,6 +328,6 @@ def test_a_mirror_that_fails_does_not_stop_the_training(tmp_path, monkeypatch):
 
     monkeypatch.setattr(RemoteCopy, "push", down)
     options = {"save_every_steps": 3, "mirror": str(tmp_path / "mirror")}
-    train(tiny.supervised(), steps, tiny.training(tmp_path / "run", **options), ALONE)
+    train(tiny.supervised(), steps, tiny.training(tmp_path / "run", **options))
     kinds = [event["kind"] for event in read_rows(tmp_path / "run" / "events.jsonl")]
     assert kinds == ["mirror_failed", "mirror_failed"]

@@ -83,8 +83,8 @@ def slow(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save", save)
     training = SimpleNamespace(checkpoints=checkpoints, seed=1, tokenizer=None)
     training.identity = training.configuration = training.record = {}
-    training.config = SimpleNamespace(mirror=None)
-    saver = AsyncSaver(model, model, optimizer, training, Worker())
+    training.config, training.worker = SimpleNamespace(mirror=None), Worker()
+    saver = AsyncSaver(model, model, optimizer, training)
     return gate, model, optimizer, checkpoints, saver
 
 
@@ -139,6 +139,6 @@ def test_a_failure_is_raised_by_the_next_call_and_hides_no_error_of_the_loop(
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):
     _, model, optimizer, _, _ = slow
-    saver = AsyncSaver(model, model, optimizer, None, Worker(rank=1, size=1))
+    saver = AsyncSaver(model, model, optimizer, SimpleNamespace(worker=Worker(rank=1)))
     saver.save(1, wait=True)
     assert not (tmp_path / "checkpoints").exists()

@@ -11,9 +11,8 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.training.config import EarlyStoppingConfig
 from road_ray.training.early_stopping import score_of
 from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import Journal, read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.run_context import RunContext
-from road_ray.training.worker import Worker
 from tests.pair import both
 from tests.training import conftest as tiny
 
@@ -45,7 +44,7 @@ def run(directory, *, kill_at=None, crash_at=None, scores=SCORES, **options):
     patience = options.pop("patience", None)
     chosen = {"evaluate_every_steps": 2, "steps": 12} | options
     chosen["early_stopping"] = EarlyStoppingConfig(patience=patience)
-    train(objective, steps, tiny.training(directory, evaluate=evaluate, **chosen), Worker.alone())
+    train(objective, steps, tiny.training(directory, evaluate=evaluate, **chosen))
     return objective, seen
 
 
@@ -134,9 +133,8 @@ def shared(worker, directory):
 
         config = {"evaluate_every_steps": 2, "steps": 12, "fsdp": sharded}
         config["early_stopping"] = EarlyStoppingConfig(patience=2)
-        config["journal"] = Journal(directory / how, console="quiet", enabled=worker.is_main)
-        training = tiny.training(directory / how, evaluate=evaluate, **config)
-        train(objective, partial(single, stream), training, worker)
+        training = tiny.training(directory / how, evaluate=evaluate, worker=worker, **config)
+        train(objective, partial(single, stream), training)
         assert list(seen) == [2, 4, 6, 8]
         evaluate()
         assert seen[10] == seen[4]  # the best weights, on both
@@ -166,11 +164,10 @@ def interrupted(worker, directory):
             context.stop.set()
         return {"eval/d/accuracy": 1.0} if worker.is_main else {}
 
-    journal = Journal(directory, console="quiet", enabled=worker.is_main)
-    options = {"evaluate_every_steps": 2, "steps": 9, "journal": journal, "context": context}
+    options = {"evaluate_every_steps": 2, "steps": 9, "worker": worker, "context": context}
     training = tiny.training(directory, evaluate=evaluate, **options)
     with pytest.raises(InterruptedRunError, match="after step 2 of 9"):
-        train(tiny.supervised(0.0), partial(single, stream), training, worker)
+        train(tiny.supervised(0.0), partial(single, stream), training)
 
 
 @pytest.mark.slow

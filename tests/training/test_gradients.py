@@ -107,11 +107,11 @@ def test_a_row_counts_the_steps_before_a_resume(tmp_path):
     results = [gradients(objective, [batch])[1] for batch in batches]
 
     def row(stopped):
-        report, began = StepMetrics(objective, tiny.training(tmp_path), ALONE, None, {}), 1.0
+        report, began = StepMetrics(objective, tiny.training(tmp_path), None, {}), 1.0
         for step, (batch, result) in enumerate(zip(batches, results, strict=True), start=1):
             if step == 2 and stopped:
                 state = json.loads(json.dumps(report.memory))
-                report = StepMetrics(objective, tiny.training(tmp_path), ALONE, None, state)
+                report = StepMetrics(objective, tiny.training(tmp_path), None, state)
             report.add(step, result, [batch], 0.5, time.perf_counter() - began)
         report.write(2, {}, batches)
         assert report.memory["since_row"] == ({}, {})
@@ -124,7 +124,7 @@ def test_a_row_counts_the_steps_before_a_resume(tmp_path):
 def test_a_row_has_means_over_steps_by_their_counts(tmp_path):
     objective = tiny.supervised(dropout=0.0)
     passes = [tiny.stream(tiny.rows(unlabelled=0.5))[n] | {"stats": {"x": n + 1}} for n in (0, 1)]
-    report, results = StepMetrics(objective, tiny.training(tmp_path), ALONE, None, {}), []
+    report, results = StepMetrics(objective, tiny.training(tmp_path), None, {}), []
     for step, batch in enumerate(passes, start=1):
         results.append(gradients(objective, [batch])[1])
         report.add(step, results[-1], [batch], 0.5, time.perf_counter() - 2.0)
@@ -177,7 +177,7 @@ def trained(kind, worker):
     for step, passes in enumerate(steps):
         gradient_of, result = gradients(objective, passes, worker, wrapped, step)
         with tempfile.TemporaryDirectory() as place:
-            report = StepMetrics(objective, tiny.training(Path(place)), worker, None, {})
+            report = StepMetrics(objective, tiny.training(Path(place), worker=worker), None, {})
             report.add(step + 1, result, passes, 0.0, time.perf_counter())
             report.write(step + 1, {}, [objective.prepare(batch) for batch in passes])
         timed = {n for n in report.row if n.startswith("time/")} - {"time/communication_seconds"}
@@ -263,7 +263,7 @@ STEPS = 15
 
 
 def guard(place, **state):
-    return LossGuard(tiny.training(place), None, None, state, torch.device("cpu"))
+    return LossGuard(tiny.training(place), None, None, state)
 
 
 def falling(count, seed):
@@ -305,7 +305,7 @@ def jumping(at=(AT,), factor=1e3):
 def learned(place, at=(AT,), steps=None, **options):
     objective = tiny.supervised(tasks=(tiny.SIMILARITY,))
     made = tiny.training(place, steps=STEPS, **options)
-    train(objective, steps or jumping(at), made, Worker())
+    train(objective, steps or jumping(at), made)
     path = place / "events.jsonl"
     events = read_rows(path) if path.is_file() else []
     return objective, [event for event in events if event["kind"] == "loss_spike"]
@@ -360,7 +360,7 @@ def diverged(place, **options):
     """A run whose labels are not finite at step ``AT``: its weights and its error."""
     objective, steps = tiny.supervised(tasks=(tiny.SIMILARITY,)), jumping(factor=float("inf"))
     with pytest.raises(DivergedError) as raised:
-        train(objective, steps, tiny.training(place, steps=STEPS, **options), Worker())
+        train(objective, steps, tiny.training(place, steps=STEPS, **options))
     return objective, str(raised.value)
 
 

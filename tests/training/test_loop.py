@@ -14,12 +14,10 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.reporting.health import is_loss
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.worker import Worker
 from tests.objectives.every import KINDS as OBJECTIVES
 from tests.objectives.every import objective_of
 from tests.training import conftest as tiny
 
-ALONE = Worker()
 STEPS = 6
 
 
@@ -52,7 +50,7 @@ KINDS = {
 def run(kind, directory, *, steps=None, **options):
     make, usual, more = KINDS[kind]
     objective = make()
-    train(objective, steps or usual(), tiny.training(directory, **more | options), ALONE)
+    train(objective, steps or usual(), tiny.training(directory, **more | options))
     return objective
 
 
@@ -139,7 +137,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path, record_prop
 
     before = {}
     with pytest.raises(DivergedError) as caught:
-        train(objective, steps, tiny.training(tmp_path, save_every_steps=1), ALONE)
+        train(objective, steps, tiny.training(tmp_path, save_every_steps=1))
     assert caught.value.exit_code == 5
     message = str(caught.value)
     assert "step 1:" in message
@@ -155,7 +153,7 @@ def test_an_infinite_loss_with_a_finite_gradient_stops_too(tmp_path):
     bad = tiny.stream(tiny.rows(tiny.MRC))[0]
     bad["end_positions"][0] = 2  # in the question, where no answer may end
     with pytest.raises(DivergedError, match=r"(?s)train/d_mrc.*no checkpoint yet") as caught:
-        train(tiny.supervised(), lambda start: iter([[bad]]), tiny.training(tmp_path), ALONE)
+        train(tiny.supervised(), lambda start: iter([[bad]]), tiny.training(tmp_path))
     assert caught.value.exit_code == 5
 
 
@@ -170,7 +168,7 @@ def test_evaluation_is_without_dropout_and_changes_nothing(tmp_path, straight):
         return {"eval/x": len(modes)}
 
     training = tiny.training(tmp_path, evaluate=evaluate, evaluate_every_steps=2)
-    train(objective, electra_steps(), training, ALONE)
+    train(objective, electra_steps(), training)
     assert modes == [False, False]  # after steps 2 and 4; the end is the recipe's
     assert objective.training
     assert tiny.same(objective, expected)

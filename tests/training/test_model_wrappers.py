@@ -21,7 +21,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import backward
 from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import Journal, read_rows
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer
 from road_ray.training.profile import forward_flops
 from road_ray.training.worker import (
@@ -186,10 +186,8 @@ def steps_of(objective, worker, stop=None):
 def run(directory, worker=ALONE, objective=None, *, stop=None, **options):
     """The objective after four steps, or killed in one of them."""
     objective = objective or tiny.electra(dropout=0.0)
-    journal = Journal(directory, console="quiet", enabled=worker.is_main)
-    chosen = {"steps": STEPS, "precision": "fp32", "journal": journal} | options
-    steps = steps_of(objective, worker, stop)
-    train(objective, steps, tiny.training(directory, **chosen), worker)
+    chosen = {"steps": STEPS, "precision": "fp32", "worker": worker} | options
+    train(objective, steps_of(objective, worker, stop), tiny.training(directory, **chosen))
     return objective
 
 

@@ -21,7 +21,7 @@ def test_a_plan_measures_and_trains_nothing(tmp_path):
     context = RunContext(plan_only=True)
     made = tiny.training(tmp_path, context=context, totals=lambda: [stream.totals(6)])
     steps = lambda start: accumulated(stream.since(start), 1)  # noqa: E731
-    assert train(objective, steps, made, Worker()) == {}
+    assert train(objective, steps, made) == {}
     assert context.measured is not None
     assert context.measured.total_steps == made.total_steps
     assert list(tmp_path.iterdir()) == []
@@ -34,7 +34,7 @@ def measured(tmp_path, streams, steps=6):
     drawn = lambda start: accumulated(streams[start].since(0), 1)  # noqa: E731
     options = {"phase_starts": tuple(streams), "totals": totals, "steps": steps}
     training = tiny.training(tmp_path, **options)
-    return profile.measure(tiny.electra(dropout=0.0), drawn, training, ALONE, None)
+    return profile.measure(tiny.electra(dropout=0.0), drawn, training, None)
 
 
 def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):

@@ -175,7 +175,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
                     )
                 yield batches
 
-        last = train(objective, steps, training, worker)
+        last = train(objective, steps, training)
         if worker.is_main and not context.plan_only:
             if config.data.evaluate_on:
                 log.write(context.step, metrics := evaluate())

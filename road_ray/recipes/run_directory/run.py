@@ -264,6 +264,7 @@ def open_training(
             config=config.training,
             optimizer=config.optimizer,
             total_steps=total_steps,
+            worker=worker,
             seed=config.seed,
             configuration=resume_identity(config),
             checkpoints=checkpoints,

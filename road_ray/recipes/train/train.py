@@ -186,7 +186,7 @@ def main(
             # The weight of the teachers may follow a schedule.
             return with_fraction_done(drawn, start=start, total=total) if teachers else drawn
 
-        train(build_objective(config, prepared, teachers), since, training, worker)
+        train(build_objective(config, prepared, teachers), since, training)
         if not context.plan_only:
             # Those that are trained on come first: the thresholds of others are theirs.
             last = sorted(config.data.evaluated_on, key=lambda name: name not in names)
