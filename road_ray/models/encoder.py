@@ -1,8 +1,6 @@
 """Encoders: new Hugging Face models, or loaded from the directory of any stage."""
 
-import logging
 import math
-from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,6 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import class_of, encoder_class, without_pooler
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
-
-_log = logging.getLogger(__name__)
 
 
 def hugging_face_config(size: EncoderConfig, vocab_size: int, pad_id: int = 0) -> PreTrainedConfig:
@@ -260,12 +256,6 @@ def load_parts(
             part.load_state_dict(theirs)
         heads["kept" if fits else "new"].append(name)
     return heads
-
-
-def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:
-    """Log in one line which heads of ``init`` are ``kept`` and which are ``new``."""
-    listed = {status: ", ".join(names) or "none" for status, names in heads.items()}
-    _log.info("init = %s: heads kept: %s; new: %s", init, listed["kept"], listed["new"])
 
 
 def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:

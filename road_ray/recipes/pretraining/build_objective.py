@@ -54,7 +54,6 @@ def build_objective(
     if builder.heads:  # parts of the objective alone are in no model, such as TEAMS' detection head
         parts = dict.fromkeys(name.partition(".")[0] for name, _ in made.named_parameters())
         builder.heads["new"] += [x for x in parts if x not in ("encoder", *models_of(kind))]
-        encoder.log_heads(config.init, builder.heads)
     return made, builder.heads
 
 

@@ -57,9 +57,6 @@ class Run:
         return self.directory / "hf"
 
 
-Status = Literal["new", "resumable", "finished"]
-
-
 def load_finished_run(config: RunConfig) -> Run | None:
     """Return the run of this directory if it is finished, undamaged, and has this configuration and
     these inputs; None when it is to be run or resumed.
@@ -85,7 +82,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
     return Run(directory, metrics)
 
 
-def _status(config: RunConfig) -> Status:
+def _status(config: RunConfig) -> Literal["new", "resumable", "finished"]:
     """Return what the run directory holds. Raises ``ConfigError`` for a run of another
     configuration and ``CheckpointError`` for one that read other files.
 
@@ -203,12 +200,10 @@ def _write_error(directory: Path, error: Exception) -> ResourceError:
     )
 
 
-def journal(
-    config: RunConfig, context: RunContext, *, is_main: bool, total_steps: int | None
-) -> Journal:
-    """Return the journal of a run with the configured trackers; disabled on all but the main
-    process.
-    """
+def trackers_of(
+    config: RunConfig, context: RunContext, total_steps: int | None
+) -> dict[str, Callable[[], Tracker]]:
+    """Return the functions that start the configured trackers and that of ``context.on_row``."""
     tracking, directory = config.tracking, config.run_dir
     group, keys = tracking.group, to_dict(config)
     outer = [above for above in directory.parents if (above / LOCK).is_file()]
@@ -224,15 +219,9 @@ def journal(
         made["mlflow"] = partial(trackers.mlflow_tracker, uri, group, name, keys, directory)
     if tracking.tensorboard:
         made["tensorboard"] = partial(trackers.tensorboard_tracker, directory)
-    if (own := tracking.custom) is not None and is_main:
+    if (own := tracking.custom) is not None:
         made[own] = trackers.own_tracker(own, directory, name, keys)
-    return Journal(
-        config.run_dir,
-        console=config.console,
-        trackers=made,
-        enabled=is_main,
-        total_steps=total_steps,
-    )
+    return made
 
 
 @contextmanager
@@ -246,19 +235,24 @@ def open_training(
     **fields: Any,
 ) -> Iterator[Training]:
     """Yield the training of a run with its open journal and its checkpoints, what its configuration
-    says of it, and further ``fields``. The event ``initialized`` of a run that begins has the heads
-    that are ``kept`` from ``init`` and those that are ``new``; a damaged checkpoint that is skipped
+    says of it, and further ``fields``. The ``heads`` that are ``kept`` from ``init`` and those that
+    are ``new`` are logged, and an event of a run that begins; a damaged checkpoint that is skipped
     is an event too.
 
     Raises ``ResourceError`` before the first step when the directory cannot be written.
     """
     place, keep = config.run_dir / "checkpoints", config.training.keep_checkpoints
     main = worker.is_main
-    with journal(config, context, is_main=main, total_steps=total_steps) as log:
+    made = trackers_of(config, context, total_steps) if main else {}
+    shown = {"console": config.console, "enabled": main, "total_steps": total_steps}
+    with Journal(config.run_dir, trackers=made, **shown) as log:
+        if heads and main:
+            kept, new = (", ".join(heads[status]) or "none" for status in ("kept", "new"))
+            _log.info("init = %s: heads kept: %s; new: %s", config.init, kept, new)
         if heads and not context.plan_only and not has_checkpoints(place):
             log.event("initialized", init=config.init, **heads)
         checkpoints = Checkpoints(place, keep=keep, on_event=log.event)
-        if log.enabled:
+        if main:
             checkpoints.prepare()
         yield Training(
             config=config.training,

@@ -22,12 +22,7 @@ from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, Sta
 from road_ray.distillation.schedule import schedule
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import keep_layers, longest_row, num_layers
-from road_ray.models.encoder import (
-    build_encoder,
-    load_encoder,
-    log_heads,
-    model_directory,
-)
+from road_ray.models.encoder import build_encoder, load_encoder, model_directory
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
@@ -88,7 +83,6 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     limits = [row_limit(data.max_length_tokens, task) for task in tasks]
     limit_length(tokenizer, longest, max(limits))
     if worker.is_main:
-        log_heads(config.init, heads)
         warn_of_rates(config, str(model.encoder.config.model_type))
     order = (data.batch_size, config.seed, data.max_batch_tokens)
     share = {"pad_id": pad_id_of(tokenizer), "rank": worker.rank, "size": worker.size}

@@ -11,10 +11,10 @@ from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.recipes.run_directory.input_files import changed_inputs, current_inputs, model_files
 from road_ray.recipes.run_directory.run import (
     Run,
-    journal,
     load_finished_run,
     lock_run_directory,
     open_run_directory,
+    trackers_of,
 )
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.system.files import write_json_atomic, write_text_atomic
@@ -164,5 +164,5 @@ def test_a_run_inside_others_has_its_place_as_its_name_in_trackers(tmp_path, mon
     monkeypatch.setattr(trackers, "wandb_tracker", lambda _, name, *__: names.append(name))
     with lock_run_directory(tmp_path / "sweep"), lock_run_directory(tmp_path / name):
         run = config(tmp_path / name, tracking={"wandb_project": "p"})
-        journal(run, RunContext(), is_main=True, total_steps=1)
+        trackers_of(run, RunContext(), 1)["wandb"]()
     assert names == [name]
