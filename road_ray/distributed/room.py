@@ -182,7 +182,14 @@ def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
     """Return the bytes of memory of a worker, or 0 if its GPU is not on this machine. Raises
     ``ResourceError`` for too few.
     """
-    memory = _memory(on_gpu) // (1 if on_gpu else max(workers, 1))
+    if on_gpu:
+        import torch
+
+        known = torch.cuda.is_available()
+        memory = int(torch.cuda.get_device_properties(0).total_memory) if known else 0
+    else:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        memory = pages * size // max(workers, 1)
     if memory and need_bytes * _MARGIN > memory:
         raise ResourceError(
             f"a worker needs about {need_bytes / 2**30:.2f} GiB, it has {memory / 2**30:.2f} GiB\n"
@@ -191,12 +198,3 @@ def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
             "  kept: nothing was started"
         )
     return memory
-
-
-def _memory(on_gpu: bool) -> int:
-    if on_gpu:
-        import torch
-
-        known = torch.cuda.is_available()
-        return int(torch.cuda.get_device_properties(0).total_memory) if known else 0
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -168,13 +168,5 @@ def read_own(path: Path, kind: TypeAdapter[T], without: str) -> T:
 
 def identity_of(**inputs: object) -> dict[str, str]:
     """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
-    import numpy as np  # configuration classes import this module
-
-    digests = {}
-    for name, value in inputs.items():
-        if isinstance(value, np.ndarray):
-            content = value.tobytes()
-        else:
-            content = json.dumps(value, sort_keys=True, default=str).encode()
-        digests[name] = hashlib.sha256(content).hexdigest()[:16]
-    return digests
+    texts = {name: json.dumps(x, sort_keys=True, default=str) for name, x in inputs.items()}
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
