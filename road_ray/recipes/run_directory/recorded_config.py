@@ -22,7 +22,6 @@ from road_ray.training.config import TrainingConfig
 
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
-_LENGTH = {"training.steps", "data.epochs"}
 
 
 def load_recorded(kind: type[C], path: Path) -> C:
@@ -68,15 +67,12 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
         )
-        fix = "name another run_dir, or repeat the command that began this one"
-        if set(changed) <= _LENGTH and (run_dir / "metrics.json").is_file():
-            fix = (
-                "the run is finished, and a finished run is not continued; to train its model "
-                f"further: init={run_dir} and another run_dir"
-            )
+        further = ""
+        if (run_dir / "hf").is_dir():
+            further = f" (with init={run_dir} it trains the model of this run further)"
         raise ConfigError(
             f"run_dir = {run_dir} holds a run of another configuration, by its {record}:{lines}\n"
-            f"  fix: {fix}\n"
+            f"  fix: name another run_dir{further}, or repeat the command that began this one\n"
             "  kept: that run, as it is"
         )
     return any(is_below(key, extends) for key in differing)
