@@ -193,10 +193,18 @@ def write_bytes_atomic(path: Path, content: bytes | memoryview) -> None:
     except OSError as error:
         with suppress(OSError):
             staged.unlink()
-        raise ResourceError(
-            f"{path}: cannot be written: {error.strerror}\n"
-            "  fix: free space there or make it writable\n  kept: what was there before"
-        ) from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(
+    place: object, error: Exception, kept: object = "what was there before"
+) -> ResourceError:
+    """Return the error of a file or directory that cannot be written."""
+    return ResourceError(
+        f"{place}: cannot be written: {error}\n"
+        "  fix: free space there, make it writable, or choose another directory\n"
+        f"  kept: {kept}"
+    )
 
 
 def finite(value: Any) -> Any:

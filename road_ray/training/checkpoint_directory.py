@@ -27,6 +27,7 @@ from road_ray.system.files import (
     problems_of,
     staged_beside,
     staged_directory,
+    unwritable,
     write_json_atomic,
 )
 from road_ray.system.operating_system import is_disk_error
@@ -142,12 +143,8 @@ class Checkpoints:
         return sorted(paths, key=step_of, reverse=True)
 
     def _write_error(self, error: Exception) -> ResourceError:
-        kept = [str(path) for path in self._committed()[:1]]
-        return ResourceError(
-            f"{self.root}: the checkpoint cannot be written: {error}\n"
-            "    fix: free space there, make it writable, or choose another run directory\n"
-            f"    kept: {kept[0] if kept else 'nothing; no checkpoint had been committed'}"
-        )
+        kept = next(iter(self._committed()), "nothing; no checkpoint had been committed")
+        return unwritable(self.root, error, kept)
 
 
 def verify(directory: Path) -> list[str]:

@@ -21,7 +21,7 @@ from road_ray.recipes.run_directory import input_files, recorded_config
 from road_ray.recipes.run_directory.input_files import INPUTS
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.report import REPORT, write_report
-from road_ray.system.files import read_json, write_json_atomic, write_text_atomic
+from road_ray.system.files import read_json, unwritable, write_json_atomic, write_text_atomic
 from road_ray.system.operating_system import is_disk_error, lock_exclusively
 from road_ray.training.checkpoint_directory import MANIFEST, Checkpoints, has_checkpoints
 from road_ray.training.monitoring import trackers
@@ -167,7 +167,7 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
                 write_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or not is_disk_error(error):
                 raise
-            raise _write_error(directory, error) from error
+            raise unwritable(f"run_dir = {directory}", error) from error
         _complete(directory, keep=keep_checkpoints)
 
 
@@ -181,7 +181,7 @@ def lock_run_directory(directory: Path) -> TextIO:
         lock = (directory / LOCK).open("a+", encoding="utf-8")
         holder = lock_exclusively(lock)
     except OSError as error:
-        raise _write_error(directory, error) from error
+        raise unwritable(f"run_dir = {directory}", error) from error
     if holder:
         lock.close()
         raise ResourceError(
@@ -189,15 +189,6 @@ def lock_run_directory(directory: Path) -> TextIO:
             "  fix: wait for it, stop it, or choose another directory; nothing was changed"
         )
     return lock
-
-
-def _write_error(directory: Path, error: Exception) -> ResourceError:
-    """Return the error of a run directory that cannot be written."""
-    return ResourceError(
-        f"run_dir = {directory}: cannot be written ({error})\n"
-        "  fix: free space there, make it writable, or choose another directory\n"
-        "  kept: what was there before"
-    )
 
 
 def trackers_of(

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
-from road_ray.system.files import finite, write_json_atomic, write_text_atomic
+from road_ray.system.files import finite, unwritable, write_json_atomic, write_text_atomic
 from road_ray.training.monitoring.console_progress import Console, Kind
 from road_ray.training.monitoring.trackers import Tracker
 
@@ -119,11 +119,7 @@ class Journal:
             with path.open("a", encoding="utf-8") as file:
                 file.write(_line(row))
         except OSError as error:
-            raise ResourceError(
-                f"{path}: cannot be written: {error.strerror}\n"
-                "    fix: free space there or make it writable, then run the same command again\n"
-                "    kept: all rows before this one"
-            ) from error
+            raise unwritable(path, error, "all rows before this one") from error
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
