@@ -5,7 +5,6 @@ host and tells it, ``worker.py`` rank, group size and device, sharded training a
 ``torch.compile``. ``gradients.py`` averages and checks the gradient of a step, ``optimizer.py`` has
 AdamW, LAMB and the rates, ``early_stopping.py`` periodic evaluation.
 ``checkpoint_state.py`` is what a checkpoint holds, ``checkpoint_directory.py`` how it is committed
-and mirrored. ``step_metrics.py`` sums up the steps for the journal in ``monitoring/``,
-``profile.py`` measures a few of them for ``road plan``. Ray is not used here: see
-``distributed/train/``.
+and mirrored. The journal is in ``monitoring/``; ``profile.py`` measures a few steps for ``road
+plan``. Ray is not used here: see ``distributed/train/``.
 """

@@ -20,10 +20,9 @@ from road_ray.errors import DivergedError, InterruptedRunError
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import LossGuard, backward
-from road_ray.training.loop import train
-from road_ray.training.monitoring.metrics_journal import Journal, read_rows
+from road_ray.training.loop import CollapseMonitor, StepMetrics, gradient_norms, train
+from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
-from road_ray.training.step_metrics import CollapseMonitor, StepMetrics, gradient_norms
 from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.pair import both
@@ -388,7 +387,7 @@ def test_each_network_has_its_norm_and_one_network_has_none():
 
 
 def test_a_collapse_that_lasts_is_told_once_with_advice(tmp_path):
-    monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 100)
+    monitor = CollapseMonitor(tiny.training(tmp_path, steps=100))
     for step in range(10, 100, 10):
         monitor.check(step, ILL)
     (event,) = read_rows(tmp_path / "events.jsonl")
@@ -398,7 +397,7 @@ def test_a_collapse_that_lasts_is_told_once_with_advice(tmp_path):
 
 
 def test_short_or_early_illness_and_other_objectives_are_no_event(tmp_path):
-    monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 1000)
+    monitor = CollapseMonitor(tiny.training(tmp_path, steps=1000))
     for step in range(10, 250, 10):
         monitor.check(step, ILL)
     for step in range(260, 1000, 10):
