@@ -1,7 +1,7 @@
 """Configuration that every recipe shares, and that of ``road evaluate`` and ``road demo``.
 
 ``RunConfig`` is the base of the configuration of every verb: run directory, seed, workers, cluster,
-console and trackers. ``recipes/run_directory/run.py`` and ``distributed/train/launch.py`` consume
+console and trackers. ``recipes/run_directory/run.py`` and ``distributed/train/`` consume
 it, ``recipes/evaluate.py`` and ``experiment/run.py`` the other two.
 """
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from road_ray.distributed.train.launch import launch
 from road_ray.recipes.config import RunConfig
+from road_ray.recipes.run_directory.run import launch
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants, finetuning

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from road_ray.distributed.train.launch import launch
 from road_ray.recipes.pretraining import pretrain as recipe
-from road_ray.recipes.run_directory.run import open_run_directory
+from road_ray.recipes.run_directory.run import launch, open_run_directory
 from road_ray.training import loop
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure

@@ -58,8 +58,8 @@ def work(config, worker, context, value):
 
 def run_nested(directory, record, on_report):
     """A trial whose worker, in another process, tells what the scheduler hears."""
-    from road_ray.distributed.train.launch import launch
     from road_ray.recipes.config import RunConfig
+    from road_ray.recipes.run_directory.run import launch
     from road_ray.training.run_context import RunContext
     from tests.distributed.sweep_driver import work
 

@@ -109,7 +109,7 @@ SCRIPT = """
 import sys, ray
 from pathlib import Path
 from road_ray.distributed.public_ensemble import Ensemble
-from road_ray.distributed.train.launch import launch
+from road_ray.recipes.run_directory.run import launch
 from road_ray.recipes.config import RunConfig
 from tests.distributed.test_public_ensemble import batch
 from tests.distributed.train.test_launch import report

@@ -19,7 +19,6 @@ from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.mixing import Phase, ScheduledSteps, phases_of
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
-from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import model_directory
@@ -31,6 +30,7 @@ from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.run_directory.model_record import write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
+    launch,
     load_finished_run,
     open_run_directory,
     open_training,

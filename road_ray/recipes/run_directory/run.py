@@ -13,9 +13,9 @@ from typing import Any, Literal, TextIO
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.config.base import resume_identity
-from road_ray.distributed.connection import check_machine
+from road_ray.distributed.connection import check_machine, connected
 from road_ray.distributed.environment_check import environment, revision, version_of
-from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
+from road_ray.errors import CheckpointError, ConfigError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.run_directory import input_files, recorded_config
 from road_ray.recipes.run_directory.input_files import INPUTS
@@ -27,7 +27,7 @@ from road_ray.training.checkpoint_directory import MANIFEST, Checkpoints, has_ch
 from road_ray.training.monitoring import trackers
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
-from road_ray.training.run_context import RunContext, Training
+from road_ray.training.run_context import RunContext, Training, oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -169,6 +169,44 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
                 raise
             raise unwritable(f"run_dir = {directory}", error) from error
         _complete(directory, keep=keep_checkpoints)
+
+
+def launch(
+    main: Callable[..., dict[str, float]],
+    config: RunConfig,
+    *extra: object,
+    context: RunContext | None = None,
+) -> dict[str, float]:
+    """Run ``main(config, worker, context, *extra)`` here (``workers = 0``) or in that many Ray
+    Train workers, and return the result of rank 0. With ``min_workers`` a group that loses machines
+    continues with fewer, down to that number, and grows again.
+
+    A worker in another process gets a ``RunContext`` of its own, which stop requests reach and
+    whose rows come back to ``context.on_row``.
+
+    Raises the ``RoadError`` that a worker raised, and ``ConfigError`` for several workers on one
+    GPU. A worker that dies is restarted with its group, and ``main`` resumes from its own
+    checkpoints.
+    """
+    context = context or RunContext()
+    if config.workers > 1 and 0 < config.gpus_per_worker < 1:
+        raise ConfigError(
+            f"gpus_per_worker = {config.gpus_per_worker:g} with workers = {config.workers}: NCCL, "
+            "which sums their gradients, takes one worker for each GPU\n"
+            "  allowed: 1 or more; a fraction with one worker, or for runs that train at once\n"
+            "  fix: gpus_per_worker=1 with as many workers as there are GPUs; nothing was started"
+        )
+
+    def run(worker: Worker, context: RunContext) -> dict[str, float]:
+        with oom_as_error(worker.rank, context):
+            return main(config, worker, context, *extra)
+
+    if config.workers == 0:
+        return run(Worker.alone(), context)
+    with connected(config.address):  # first: Ray reads its settings when it is imported
+        from road_ray.distributed.train.worker_group import fit_worker_group
+
+        return fit_worker_group(run, config, context)
 
 
 def lock_run_directory(directory: Path) -> TextIO:

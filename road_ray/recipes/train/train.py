@@ -17,7 +17,6 @@ from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
 from road_ray.distributed.connection import connected
-from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.evaluation.metrics import threshold_entry
@@ -25,6 +24,7 @@ from road_ray.recipes.preflight_checks import check_stopping_metric
 from road_ray.recipes.run_directory.model_record import trained_rows, write_model_record
 from road_ray.recipes.run_directory.run import (
     Run,
+    launch,
     load_finished_run,
     open_run_directory,
     open_training,

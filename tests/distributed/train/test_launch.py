@@ -21,7 +21,6 @@ from road_ray.distributed import room as room_module
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel_runs import run_all
 from road_ray.distributed.room import SCALE_UP_VARIABLE, room
-from road_ray.distributed.train.launch import launch
 from road_ray.errors import (
     ClusterError,
     ConfigError,
@@ -31,6 +30,7 @@ from road_ray.errors import (
     RoadError,
 )
 from road_ray.recipes.config import RunConfig
+from road_ray.recipes.run_directory.run import launch
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.monitoring.trackers import Tracker
 from road_ray.training.run_context import RunContext, StopRequest
