@@ -202,12 +202,12 @@ class BatchTotals(NamedTuple):
 
 class BatchStream:
     """Endless batches of one data set: ``stream[k]`` is batch ``k``, of which worker ``rank`` of
-    ``size`` takes its share. The ``batch_size`` is global, in examples.
+    ``size`` takes its share. ``batch_size`` is global, in examples.
 
-    An epoch is that of ``epoch_order``, or of ``token_budget_order`` where batches have at most
-    ``most_tokens``. If the rows have ``window_rows``, the shards are in a random order, another one
-    in each epoch, and a window is a fixed number of consecutive rows in that order, the last the
-    rest. Its rows are shuffled and batched as by ``epoch_order``.
+    Without ``window_rows`` an epoch is that of ``epoch_order``, or of ``token_budget_order`` where
+    batches have at most ``most_tokens``. Else the shards are in a random order, another one in each
+    epoch, and a window is a fixed number of consecutive rows in that order, the last the rest. Its
+    rows are shuffled and batched as by ``epoch_order``.
 
     With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
     for the global batch, so masking does not depend on the number of workers or on a resume.
