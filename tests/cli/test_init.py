@@ -6,7 +6,6 @@ import pytest
 
 from road_ray.config import json_schema
 from road_ray.config.yaml_files import read_yaml
-from road_ray.data.load_split import find_dataset, read_examples
 from road_ray.verbs import VERBS, configure, verb_of_file
 
 
@@ -109,18 +108,6 @@ def test_rows_without_a_label_are_counted_and_left_out(road, reviews):
         "no label: 10 of 40 rows, the first at some.csv:2; a training leaves them out" in result.out
     )
     assert "rows: 27 to train on, 3 to evaluate on" in result.out
-
-
-def test_a_dev_file_in_the_yaml_replaces_the_fraction(road, reviews):
-    road("init", "reviews.csv", "--label", "queue")
-    (reviews / "dev.csv").write_text("body,queue,stars\nfine,a,1\n")
-    text = (reviews / "reviews.yaml").read_text()
-    line = "      dev_fraction: 0.1\n"
-    (reviews / "reviews.yaml").write_text(text.replace(line, f"{line}      dev: dev.csv\n"))
-    source = configure("finetune", path=reviews / "reviews.yaml").data
-    entry, _ = find_dataset("reviews", source)
-    counts = [len(read_examples(entry, split, reviews)) for split in ("train", "dev")]
-    assert counts == [40, 1]
 
 
 @pytest.mark.parametrize(("init", "batch_size"), [(None, 16), ("my/bert", 32)])

@@ -49,12 +49,6 @@ def rows_file(tmp_path):
     return lambda suffix, rows=ROWS: str(write_rows(tmp_path / f"rows{suffix}", rows))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".jsonl.gz", ".json", ".parquet"])
-def test_every_format_gives_the_same_rows(rows_file, suffix):
-    read = list(input_rows(rows_file(suffix), EACH, TrainedInput(usual=("text", "text_pair"))))
-    assert [row.fields for row in read] == ROWS
-
-
 def test_standard_input_takes_texts_and_json_objects(monkeypatch):
     given = b'\xef\xbb\xbfplain text\n\n{"text": "b", "id": 7}\n'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
@@ -158,24 +152,7 @@ def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(r
     assert row.copied == {"title": "t", "answers": {"text": []}}
 
 
-def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path):
-    model = load(directory)
-    for name in ("out.jsonl", "out.csv", "out.tsv"):
-        written = predict_file(model, rows_file(".csv"), tmp_path / name, model=str(directory))
-        assert written == 2
-    expected = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert expected == model(ROWS)
-    with (tmp_path / "out.csv").open(newline="") as file:
-        read = list(csv.DictReader(file))
-    assert [row["label"] for row in read] == [item["label"] for item in expected]
-    assert [float(row["score_positive"]) for row in read] == [
-        item["scores"]["positive"] for item in expected
-    ]
-    assert (tmp_path / "out.tsv").read_text().count("\t") == 3 * (len(list(read[0])) - 1)
-    assert not list(tmp_path.glob(".*partial*"))
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
 def test_kept_columns_stand_beside_their_predictions(
     road, directory, tmp_path, monkeypatch, suffix
 ):
@@ -187,12 +164,18 @@ def test_kept_columns_stand_beside_their_predictions(
     words = ("--keep", "gold=label", "--keep", "day", "--output", output)
     assert road("predict", directory, tmp_path / "rows.parquet", *words).code == 0
     with output.open(newline="") as file:
-        read = list(csv.DictReader(file) if suffix == ".csv" else map(json.loads, file))
+        mark = "," if suffix == ".csv" else "\t"
+        tables = csv.DictReader(file, delimiter=mark)
+        read = list(map(json.loads, file) if suffix == ".jsonl" else tables)
     assert [(item["id"], item["gold"], item["day"]) for item in read] == [
         (str(number), str(number), str(day)) for number, day in enumerate(days)
     ]
     alone = load(directory)([row["text"] for row in rows])
     assert [item["label"] for item in read] == [item["label"] for item in alone]
+    column = "score_positive"
+    shares = [float(item.get(column) or item["scores"]["positive"]) for item in read]
+    assert shares == pytest.approx([item["scores"]["positive"] for item in alone], abs=1e-5)
+    assert not list(tmp_path.glob(".*partial*"))
     carried = road("predict", directory, tmp_path / "rows.parquet", "--ignore", "day").good()
     first = json.loads(carried.out.splitlines()[0])
     assert (first["input_label"], "day" in first) == ("0", False)
@@ -417,19 +400,11 @@ def test_a_header_is_checked_before_torch_is_imported(directory, rows_file, tmp_
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "has no rows"),
-        (b"text\n", "has no rows"),
-        (b"body\na fine film\n", r"rows.csv:2: no column 'text'; found: body"),
-    ],
-    ids=["empty", "header alone", "column"],
-)
-def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, message):
+@pytest.mark.parametrize("content", ["", "text\n"])
+def test_a_file_without_rows_is_named_and_leaves_nothing(directory, tmp_path, content):
     source = tmp_path / "rows.csv"
-    source.write_bytes(content)
-    with pytest.raises(DataError, match=message):
+    source.write_text(content)
+    with pytest.raises(DataError, match="has no rows"):
         predict_file(load(directory), str(source), tmp_path / "out.jsonl", model=str(directory))
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 

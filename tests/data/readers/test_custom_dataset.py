@@ -259,11 +259,12 @@ def test_own_spans_share_the_head_of_squad():
         (REVIEW, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
         (REVIEW | {"label_map": {"n": "no"}}, "t,l\nx,yes\ny,n\n", ["no", "yes"]),
         ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
+        (REVIEW | {"kind": "multi", "separator": "|"}, "t,l\nx,b|a\nx,\nx,b\n", ["a", "b"]),
     ],
 )
 def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels):
     (tmp_path / "x.csv").write_text(content)
-    own = own | {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
+    own = own | {"train": "x.csv", "layout": "conll" if labels is None else "table"}
     with pytest.raises(ConfigError) as refused:
         find_dataset("mine", source(tmp_path, mine=own))
     message = str(refused.value)
@@ -272,7 +273,7 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
     pasted = YAML(typ="safe").load(line.strip())["labels"]
     assert pasted == (labels or ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])
     kind = find_dataset("mine", source(tmp_path, mine=own | {"labels": pasted}))[1].kind
-    assert isinstance(kind, Classify | Tag)
+    assert isinstance(kind, Classify | MultiLabel | Tag)
     assert kind.labels == tuple(pasted)
 
 
@@ -296,6 +297,8 @@ def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
     entry, _ = find_dataset("mine", mine := source(tmp_path, mine=settings))
     train, dev = (read_examples(entry, part, root_of("mine", mine)) for part in ("train", "dev"))
     assert len(train) + len(dev) == 100
+    files = source(mine=settings | {"dev": "d.csv"})  # which replace the fraction
+    assert find_dataset("mine", files)[0].dev_fraction is None
     assert 20 <= len(dev) <= 22  # up to the rest of the last group of equal texts
     assert not {item.texts for item in train} & {item.texts for item in dev}
     assert read_examples(entry, "dev", root_of("mine", mine)) == dev
@@ -451,10 +454,3 @@ def test_bad_rows_are_refused_with_their_place(tmp_path, labels, message):
     entry, task = find_dataset("own", mine)
     with pytest.raises(DataError, match=f"a.jsonl{message}|{message}"):
         check_labels(read_examples(entry, "train", tmp_path), entry, task)
-
-
-def test_labels_that_are_not_named_are_listed_from_the_file(tmp_path):
-    (tmp_path / "a.csv").write_text("text,l\nx,b|a\nx,\nx,b\n")
-    mine = source_of(tmp_path, "a.csv", label="l", separator="|", labels=[])
-    with pytest.raises(ConfigError, match=r'b \(2\), a \(1\)\n.*\n    labels: \["a", "b"\]'):
-        find_dataset("own", mine)

@@ -23,14 +23,6 @@ def tsv(tmp_path):
     return tmp_path / "train.tsv"
 
 
-def test_columns_are_found_by_name_in_any_order(tsv):
-    tsv.write_text("gold\tid\tb\ta\nyes\t7\tsecond\tfirst\n")
-    (row,) = read_glue(tsv, columns=Columns(("a", "b"), label="gold", id="id"))
-    assert (row.id, row.texts, row.label, row.where) == (
-        "7", ("first", "second"), "yes", f"{tsv}:2",
-    )  # fmt: skip
-
-
 def test_columns_are_found_by_number_without_a_header(tsv):
     tsv.write_text("gj04\t1\t\tOne more.\nks08\t0\t*\tThe boat.\n")
     rows = read_glue(tsv, columns=Columns((3,), label=1))
@@ -54,16 +46,6 @@ def test_one_broken_row_in_a_thousand_is_dropped_as_in_official_qqp(tsv, caplog)
     tsv.write_text("a\tb\tgold\n" + "x\ty\t1\n" * 1000 + "broken\n")
     assert len(read_glue(tsv)) == 1000
     assert f"dropped 1 broken rows: {tsv}:1002" in caplog.text
-
-
-def test_jsonl_keeps_order_and_writes_labels_as_json_does(tmp_path):
-    path = tmp_path / "x.jsonl"
-    golds = [True, 3, "no"]
-    lines = [json.dumps({"a": "é", "b": "y", "gold": gold}) + "\n\n" for gold in golds]
-    path.write_text("".join(lines))
-    assert [(r.id, r.label, r.where) for r in read_table(path)] == [
-        ("0", "true", f"{path}:1"), ("1", "3", f"{path}:3"), ("2", "no", f"{path}:5"),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["parquet", "saved"])

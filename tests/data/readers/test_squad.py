@@ -41,14 +41,6 @@ def file(tmp_path):
     return tmp_path / "dev.json"
 
 
-def test_answers_stand_where_they_say(file):
-    (example,) = read_squad(write(file, question("q1", ("Ulm", 15), ("in Ulm", 12))))
-    assert example.id == "q1"
-    assert (example.question, example.context) == ("Where?", CONTEXT)
-    assert example.answers == (Answer("Ulm", 15), Answer("in Ulm", 12))
-    assert example.where == f"{file}: question 'q1'"
-
-
 def test_no_answers_means_unanswerable_and_plausible_answers_are_not_gold(file):
     plausible = [{"text": "Ulm", "answer_start": 15}]
     write(
