@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -81,27 +82,30 @@ def predict(
     same command.
     """
     check_input(source)  # before torch is imported and a cluster started
-    if output is not None:
-        output = check_new(output)
-    on_pool = bool(workers or address)
-    if on_pool and output is None:
-        raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
-    if gpus_per_worker and not on_pool:
-        message = f"--gpus-per-worker {gpus_per_worker:g}: there are no workers without --workers"
-        raise ConfigError(f"{message} or --address\n  fix: add --workers 1, or leave it out")
+    output = None if output is None else check_new(output)
     chosen = _chosen(model, head, source, (columns or [], keep or [], ignore or []))
     options: dict[str, Any] = {"head": head, "precision": precision, "threshold": threshold}
     options |= {"max_length_tokens": max_length_tokens, "min_confidence": min_confidence}
     options["n_best"] = n_best
-    call: dict[str, Any] = {"model": model, "columns": chosen, "escape_formulas": escape_formulas}
-    pool = {"workers": workers, "gpus": gpus_per_worker or 0.0, "address": address}
-    rows = _predict(source, output, call, options, pool if on_pool else None)
+    pool = _pool(model, options, output, workers, gpus_per_worker or 0.0, address)
+    from road_ray.inference.input_rows import input_rows
+    from road_ray.inference.load_model import load
+    from road_ray.inference.predict_file import json_line, predict_file, predicted
+
+    # Of a pool it only says what fields the model has, and a GPU is for the actors.
+    predictor = load(model, **options, device="cpu" if pool else None)
     if output is None:
+        for predictions in predicted(predictor, input_rows(source, chosen, predictor.trained)):
+            for prediction in predictions:
+                typer.echo(json_line(prediction))
         return
+    given: dict[str, Any] = {"columns": chosen, "escape_formulas": escape_formulas}
+    with pool or nullcontext() as chunks:
+        rows = predict_file(predictor, source, output, model=model, predict=chunks, **given)
     told = [f"{counted(rows, 'prediction')}: {output}"]
-    if source != STDIN and not columns and head is None and _may_be_evaluated(model, source):
+    if predictor.trained.columns and source != STDIN and not columns and head is None:
         command = shlex.join(["road", "evaluate", model, source])
-        told.append(f"next, if the rows have labels: {command}")
+        told.append(f"next, if the rows have the columns and labels of the training: {command}")
     tell({"output": str(output), "rows": rows}, as_json, *told)
 
 
@@ -122,53 +126,31 @@ def _chosen(
     return chosen
 
 
-def _may_be_evaluated(model: str, source: str) -> bool:
-    """Return True for a file with the columns of the training."""
-    from road_ray.inference.input_rows import TrainedInput, file_rows, names_in
-
-    trained = TrainedInput.of_model(model)
-    names = {*names_in(trained.columns)}
-    _, row = next(file_rows(source, trained))
-    if trained.layout == "conll":
-        return "words" in row
-    return bool(names) and names <= row.keys()
-
-
-def _predict(
-    source: str,
-    output: Path | None,
-    call: dict[str, Any],
+def _pool(
+    model: str,
     options: dict[str, Any],
-    pool: dict[str, Any] | None,
-) -> int:
-    """Write the predictions to a file, by a pool of actors if there is one, and return their
-    number; without a file print them as JSONL.
-    """
-    if pool is not None:
-        from road_ray.distributed.connection import check_machine, prepare_address
-
-        prepare_address(pool["address"])  # what Ray reads at its import
-        check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.load_model import load
-    from road_ray.inference.predict_file import chunk_predictor, json_line, predict_file, predicted
-
-    model = call["model"]
-    # Of a pool it only says what fields the model has, and a GPU is for the actors.
-    predictor = load(model, **options, device="cpu" if pool else None)
+    output: Path | None,
+    workers: int | None,
+    gpus: float,
+    address: str | None,
+) -> Any:
+    """Return the context of the actors that predict, None if this process does."""
+    if gpus and not (workers or address):
+        message = f"--gpus-per-worker {gpus:g}: there are no workers without --workers"
+        raise ConfigError(f"{message} or --address\n  fix: add --workers 1, or leave it out")
+    if not (workers or address):
+        return None
     if output is None:
-        rows = input_rows(source, call["columns"], predictor.trained)
-        for predictions in predicted(predictor, rows):
-            for prediction in predictions:
-                typer.echo(json_line(prediction))
-        return 0
-    if pool is None:
-        return predict_file(predictor, source, output, **call)
+        raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
+    from road_ray.distributed.connection import check_machine
+
+    check_machine(workers or 0, address)
     from road_ray.distributed.batch_inference import batch_inference
+    from road_ray.inference.predict_file import chunk_predictor
 
     place = str(Path(model).resolve()) if Path(model).exists() else model
-    with batch_inference(chunk_predictor, place, options, **pool) as predict_on_pool:
-        return predict_file(predictor, source, output, predict=predict_on_pool, **call)
+    how: dict[str, Any] = {"workers": workers, "gpus": gpus, "address": address}
+    return batch_inference(chunk_predictor, place, options, **how)
 
 
 def _column(word: str, option: str) -> tuple[str, str]:
