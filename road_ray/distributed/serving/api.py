@@ -302,10 +302,12 @@ def build_api(
         title=f"road_ray: {predictor.task.name}",
         description="Predictions of a model. Times, rows and limits: docs/guides/serving.md.",
         redoc_url=None,
+        exception_handlers=dict.fromkeys(
+            (PlainHTTPException, ClientDisconnect, DataError), _as_json
+        ),
     )
-    _answer_errors_as_json(app)
     if digest is None:
-        app.add_middleware(OnlyFromHere, host=host)
+        app.add_middleware(only_from_here, host=host)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -339,51 +341,44 @@ def build_api(
     return app
 
 
-class OnlyFromHere:
-    """Middleware that refuses a request whose headers Host and Origin name neither this machine nor
-    ``host``: a page of another site, whose name its owner points to this machine, could read the
-    answers. Browsers name that site.
+def only_from_here(app: ASGIApp, host: str) -> ASGIApp:
+    """Return a middleware that refuses, with status 403, a request whose headers Host and Origin
+    name neither this machine nor ``host``: a page of another site, whose name its owner points to
+    this machine, could read the answers. Browsers name that site.
     """
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app, self._host = app, host
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it with status 403."""
-        answer = self._app
-        headers = Headers(scope=scope) if scope["type"] == "http" else {}
-        sites = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin") or ""}
-        for header, site in sites.items() if headers else ():
-            if site and not self._is_here(site):
-                allowed = f"localhost, 127.0.0.1, ::1, {self._host}; others need a token"
-                shown = site.removeprefix("//")
-                refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
-                answer = JSONResponse(refusal.detail, refusal.status_code)
-        await answer(scope, receive, send)
-
-    def _is_here(self, site: str) -> bool:
+    def is_here(site: str) -> bool:
         try:
             name = urlsplit(site).hostname or ""
         except ValueError:
             return False
-        return is_loopback(name) or name == self._host.lower()
+        return is_loopback(name) or name == host.lower()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        chosen = app
+        headers = Headers(scope=scope) if scope["type"] == "http" else {}
+        sites = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin") or ""}
+        for header, site in sites.items() if headers else ():
+            if site and not is_here(site):
+                allowed = f"localhost, 127.0.0.1, ::1, {host}; others need a token"
+                shown = site.removeprefix("//")
+                refusal = Refusal(403, "another site", f"header {header}", shown, allowed)
+                chosen = JSONResponse(refusal.detail, refusal.status_code)
+        await chosen(scope, receive, send)
+
+    return answer
 
 
-def _answer_errors_as_json(app: FastAPI) -> None:
-    @app.exception_handler(PlainHTTPException)  # of which FastAPI's own is a subclass
-    async def refused(request: Request, error: PlainHTTPException) -> Response:
-        known: Any = error.detail
-        if not isinstance(error, Refusal):
-            where = f"{request.method} {request.url.path}"
-            known = Problem(error=error.detail, where=where).model_dump()
-        return JSONResponse(known, error.status_code, error.headers)
-
-    @app.exception_handler(ClientDisconnect)
-    async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=499)  # nobody reads it; the log has no traceback
-
-    @app.exception_handler(DataError)  # of a row
-    async def failed(request: Request, error: DataError) -> Response:
-        text = str(error).splitlines()[0]
-        problem = Problem(error=text, where=text.partition(":")[0])
-        return JSONResponse(problem.model_dump(), 422)
+async def _as_json(request: Request, error: Any) -> Response:
+    """Answer a refusal, another error of HTTP, a faulty row, or a client that has gone."""
+    match error:
+        case Refusal():
+            return JSONResponse(error.detail, error.status_code, error.headers)
+        case PlainHTTPException():  # of which FastAPI's own is a subclass
+            problem = Problem(error=error.detail, where=f"{request.method} {request.url.path}")
+            return JSONResponse(problem.model_dump(), error.status_code, error.headers)
+        case DataError():
+            text = str(error).splitlines()[0]
+            problem = Problem(error=text, where=text.partition(":")[0])
+            return JSONResponse(problem.model_dump(), 422)
+    return Response(status_code=499)  # nobody reads it; the log has no traceback

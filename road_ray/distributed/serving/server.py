@@ -9,12 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from road_ray.distributed.connection import address_of, check_machine, connected, is_joined
 from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, token_digest
-from road_ray.errors import ClusterError, ConfigError
+from road_ray.errors import ClusterError, ConfigError, require
 
 _log = logging.getLogger(__name__)
 _NAME = "road"  # of the application
@@ -50,8 +49,7 @@ def serve_model(
     if config.token_env is not None:
         del os.environ[config.token_env]  # which processes that start later inherit
     refuse_exposed(listening.host, digest)
-    if find_spec("fastapi_offline") is None or find_spec("fastapi") is None:
-        raise ConfigError("road serve: FastAPI is missing\n  fix: pip install 'road-ray[serve]'")
+    require("road serve", "serve", "fastapi", "fastapi_offline")
     cpus = config.replicas * config.cpus_per_replica
     check_machine(cpus, listening.address)
     on_ray = config.replicas > 1 or address_of(listening.address) is not None or is_joined()
