@@ -100,6 +100,10 @@ class Teacher:
         if options.compiled:
             compile_for_all_shapes(self._model)
 
+    def __call__(self, batch: Mapping[str, Any]) -> Tensor:
+        """Return the logits of a batch."""
+        return self.logits(**inputs_of(batch))
+
     def logits(
         self,
         input_ids: Tensor,
@@ -246,7 +250,7 @@ def check_parity(
     largest = 0.0
     for index, (directory, actual) in enumerate(zip(directories, answers.cpu(), strict=True)):
         # One teacher at a time: the next may need its memory.
-        expected = Teacher(directory, task, plain, device).logits(**inputs_of(batch)).cpu()
+        expected = Teacher(directory, task, plain, device)(batch).cpu()
         real = expected > -1000.0  # without the padding of spans, which is always equal
         scale = expected[real].abs().amax().item() if real.any() else 0.0
         allowed = _ALLOWED_FRACTION[precision] * max(1.0, scale)

@@ -32,7 +32,7 @@ from road_ray.data.model_files import (
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
 from road_ray.data.training_rows import with_trained_limits
-from road_ray.distillation.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import Teacher
 from road_ray.distillation.teacher_directory import (
     IDLE_FIELDS,
     TeacherOptions,
@@ -98,10 +98,9 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
         closing(Console(config.console)) as console,
     ):
         if listed:
-            directories = [model_directory(require_init(name)) for name in listed]
             metrics = evaluate_ensemble(
-                directories,
-                with_trained_limits(data, model_record(locate_model(directories[0]))),
+                [require_init(name) for name in listed],
+                data,
                 data.datasets,
                 split=data.split,
                 predictions=place,
@@ -178,7 +177,8 @@ def evaluate_ensemble(
     tune_on: str | None = None,
     on_part: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
+    """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets, with
+    the limits of the first one's training where ``source`` has none.
 
     The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all. With
     None there is no threshold, because none is stored for a mean. Each model reads the texts with
@@ -187,6 +187,7 @@ def evaluate_ensemble(
     """
     _, task = find_dataset(names[0], source)
     models = [locate_model(model_directory(str(directory))) for directory in directories]
+    source = with_trained_limits(source, model_record(models[0]))
     places = [head_or_only(model, task, names[0]) for model in models]
     if isinstance(task.kind, Span | Tag):
         check_equal_tokenizers(places)
@@ -207,8 +208,8 @@ def evaluate_ensemble(
         for name, rows in rows_of.items():
             title = f"evaluating {name}, model {number} of {len(places)}"
             told = None if on_part is None else partial(on_part, title)
-            ask, fitting = partial(_logits, teacher), fit_positions(rows, teacher.positions)
-            logits = batched_logits(ask, fitting.features, task.kind, pad_id, told)
+            features = fit_positions(rows, teacher.positions).features
+            logits = batched_logits(teacher, features, task.kind, pad_id, told)
             sums[name] = list(map(np.add, sums[name], logits)) if name in sums else logits
     _, splits = next(iter(encoded.values()))
     metrics: dict[str, float] = {}
@@ -225,10 +226,6 @@ def evaluate_ensemble(
     return metrics
 
 
-def _logits(teacher: Teacher, batch: Mapping[str, Any]) -> Tensor:
-    return teacher.logits(**inputs_of(batch))
-
-
 # Entries of a record that are of one training, not of the mean of several.
 _OF_ONE_MODEL = {"files", "seed", "metrics", "no_answer_threshold", LABEL_THRESHOLDS, "temperature"}
 
@@ -239,7 +236,7 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
         return done
     names, _ = read_teacher_list(Path(config.init), "init")
     models = [locate_model(model_directory(name)) for name in names]
-    data = with_trained_limits(config.data, model_record(models[0]))
+    data = config.data
     tuned_on = config.tune_threshold_on or data.datasets[0]
     entry, task = find_dataset(tuned_on, data)
     metric = "best_f1" if isinstance(task.kind, Span) else entry.figures[0]

@@ -16,7 +16,7 @@ from road_ray.data.load_split import Split, load_split
 from road_ray.data.task_and_dataset import Classify, Kind, MultiLabel
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.data.training_rows import DROP, FIELDS, fold_of, label_set_text
-from road_ray.distillation.teacher import Teacher, inputs_of
+from road_ray.distillation.teacher import Teacher
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits
 from road_ray.evaluation.metrics import UNTUNED, probabilities
@@ -114,7 +114,7 @@ def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDA
     def shares(directory: str) -> Any:
         teacher = Teacher(directory, split.task, device=Worker.alone().device)
         # Those of windows are joined before they are probabilities, as in an evaluation.
-        joined = batched_logits(lambda x: teacher.logits(**inputs_of(x)), rows, kind, pad_id)
+        joined = batched_logits(teacher, rows, kind, pad_id)
         logits = np.reshape(joined, (-1, kind.width))
         return probabilities(logits, several=isinstance(kind, MultiLabel))
 
