@@ -35,7 +35,7 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import is_decoder, longest_row
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.load_weights import load_stored
-from road_ray.models.multitask import OwnHeadModel, load_trained
+from road_ray.models.multitask import LikeTransformers, load_trained
 from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, round_to_int8
 
 # In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
@@ -67,7 +67,9 @@ class Teacher:
         self._model: Any
         if stored_head(self.directory) is not None:
             plain, order = replace(task, head=None), None  # not the student's; in the task's order
-            self._model = OwnHeadModel(load_trained(str(directory), plain, label_map), task.name)
+            self._model = LikeTransformers(
+                load_trained(str(directory), plain, label_map), task.name
+            )
         else:
             auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
             self._model, missing = load_stored(auto, self.directory)

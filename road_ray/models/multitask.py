@@ -140,18 +140,20 @@ class MultitaskModel(nn.Module):
         )  # fmt: skip
 
 
-class OwnHeadModel(nn.Module):
-    """A model with a head of the user's own, called as a classifier of ``transformers`` is."""
+class LikeTransformers(nn.Module):
+    """A model with the head of one task, called as a classifier of ``transformers`` is."""
 
     def __init__(self, model: MultitaskModel, task: str) -> None:
         super().__init__()
         self.model: Any = model
         self.task, self.base_model, self.config = task, model.encoder, model.encoder.config
 
-    def forward(self, token_type_ids: Any = None, **inputs: Any) -> SequenceClassifierOutput:
-        batch = inputs | {"token_type_ids": token_type_ids, "task": self.task}
-        batch.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
-        return SequenceClassifierOutput(logits=self.model(batch))
+    def forward(
+        self, input_ids: Tensor, attention_mask: Any = None, token_type_ids: Any = None
+    ) -> SequenceClassifierOutput:
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        batch = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": token_type_ids}
+        return SequenceClassifierOutput(logits=self.model(batch | {"task": self.task}))
 
 
 def _last_layer(model: nn.Module) -> nn.Linear:

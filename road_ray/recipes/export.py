@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
@@ -24,7 +24,7 @@ from road_ray.inference.load_model import ONNX, OnnxModel, head_directory, load
 from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import input_names
 from road_ray.models.encoder import model_directory
-from road_ray.models.multitask import MultitaskModel
+from road_ray.models.multitask import LikeTransformers, MultitaskModel
 from road_ray.system.files import check_new, staged_directory, write_json_atomic
 
 _log = logging.getLogger(__name__)
@@ -106,19 +106,6 @@ def measured_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-class _FunctionOfTensors(nn.Module):
-    """The model as a function of its input tensors only, which the exporter requires."""
-
-    def __init__(self, model: MultitaskModel, task: str, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.model, self.task, self.names = model, task, names
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        batch: Any = dict(zip(self.names, inputs, strict=True)) | {"task": self.task}
-        logits: Tensor = self.model(batch)
-        return logits
-
-
 def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> dict[str, Any]:
     """Write the model of ``predictor`` into ``directory`` as ONNX with dynamic batch and length;
     return its entry in `road_ray.json`: the file, sizes, differences.
@@ -165,18 +152,16 @@ def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> 
 def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
     """Write the ONNX file by PyTorch's exporter, its weights beside it above 1.5 GiB."""
     names = input_names(model.encoder)
-    function = _FunctionOfTensors(model, predictor.task.name, names).eval()
     example: Mapping[str, Any] = _batch(predictor, rows=2, tokens=9)
-    inputs = tuple(example[name] for name in names)
     length = torch.export.Dim("tokens", max=predictor.longest_row_tokens)
-    dynamic = {0: torch.export.Dim("rows"), inputs[0].dim() - 1: length}
+    dynamic = {0: torch.export.Dim("rows"), example["input_ids"].dim() - 1: length}
     try:
         with _silenced():
             program: Any = torch.onnx.export(
-                function,
-                inputs,
+                LikeTransformers(model, predictor.task.name).eval(),
+                kwargs={name: example[name] for name in names},
                 dynamo=True,
-                dynamic_shapes=(tuple(dynamic for _ in names),),
+                dynamic_shapes=dict.fromkeys(names, dynamic),
                 input_names=list(names),
                 output_names=["logits"],
                 verbose=False,
