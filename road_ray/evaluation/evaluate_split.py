@@ -295,16 +295,14 @@ def _further(
         task = name.removeprefix(FURTHER)
         if not name.startswith(FURTHER) or task not in tasks:
             continue
-        rows = replace(split.features, task=task)
-        if not (logits := ask(rows)):  # another rank than 0
-            continue
-        sums = np.zeros((len(split.examples), len(logits[0])))
-        np.add.at(sums, rows.example, np.stack(logits))
-        known = gold != UNKNOWN
-        gold_of = {int(e): int(g) for e, g in zip(rows.example[known], gold[known], strict=True)}
-        if gold_of:
-            predicted = sums[list(gold_of)].argmax(-1)
-            scores = metrics.score(("accuracy",), predicted, list(gold_of.values()))
+        rows = replace(split.features, task=task, pooling="mean")
+        logits = ask(rows)
+        # Of the windows of a question those with the answer have its label.
+        labels = np.maximum.reduceat(gold, np.unique(rows.example, return_index=True)[1])
+        known = labels != UNKNOWN
+        if logits and known.any():  # another rank than 0 has none
+            predicted = np.stack(logits).argmax(-1)
+            scores = metrics.score(("accuracy",), predicted[known], labels[known])
             found[f"{task}_accuracy"] = scores["accuracy"]
     return found
 
