@@ -22,6 +22,7 @@ Logits = Sequence[NDArray[np.float32]]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 _ENDS = 20  # of each start of the joint head
+_N_BEST, _LONGEST = 20, 30  # answers, and tokens of one
 
 
 class Span(NamedTuple):
@@ -49,27 +50,22 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanPrediction:
-    """The best answer (``text``, ``score``) and the odds of no answer.
-
-    If no span is allowed (an empty context), ``text`` is empty. Then the plain head has the null
-    score as ``score`` and 0 as ``null_odds``, the joint head 0 as ``score``.
+    """The best answers and the odds of no answer, 0 of the plain head if no span is allowed (an
+    empty context).
     """
 
     id: str
-    text: str
-    score: float
     null_odds: float
     n_best: tuple[Candidate, ...]
 
+    @property
+    def text(self) -> str:
+        """The best answer, empty without any."""
+        return self.n_best[0].text if self.n_best else ""
+
 
 def best_spans(
-    features: Features,
-    examples: Sequence[SpanExample],
-    logits: Logits,
-    *,
-    joint: bool = False,
-    n_best: int = 20,
-    max_answer_tokens: int = 30,
+    features: Features, examples: Sequence[SpanExample], logits: Logits, *, joint: bool = False
 ) -> list[SpanPrediction]:
     """Return one prediction per example, in order, from the logits of each window.
 
@@ -77,10 +73,9 @@ def best_spans(
     position 0. Of the ``joint`` head they are ``[2 + K, length]``: starts, the no-answer classifier
     and the ends given each of K starts; ``null_odds`` is the smallest no-answer logit.
 
-    A span starts and ends on context tokens, has at most ``max_answer_tokens``, and starts where
-    its window has maximal context, so that no span counts in two windows. The ``n_best`` spans over
-    all windows are exact (ties: first window, leftmost, shortest); of those with equal text the
-    best one is listed.
+    A span starts and ends on context tokens, has at most 30, and starts where its window has
+    maximal context, so that no span counts in two windows. The 20 best spans over all windows are
+    exact (ties: first window, leftmost, shortest); of those with equal text the best one is listed.
     """
     offsets, max_context = features.offsets, features.max_context
     assert offsets is not None
@@ -95,17 +90,12 @@ def best_spans(
         values = np.asarray(logits[row], dtype=np.float64)
         null = float(values[1, 0] if joint else values[0, 0] + values[1, 0])
         nulls[question] = min(nulls[question], null)
-        spans[question] += search(
-            row, values, opening, closing, n_best=n_best, longest=max_answer_tokens
-        )
+        spans[question] += search(row, values, opening, closing, n_best=_N_BEST, longest=_LONGEST)
     predictions = []
     for example, null, found in zip(examples, nulls, spans, strict=True):
-        options = _candidates(example, sorted(found)[:n_best], features)
-        text, score = ("", 0.0 if joint else null)
-        if options:
-            text, score = options[0].text, -min(found).cost
-        odds = null if joint else null - score
-        predictions.append(SpanPrediction(example.id, text, score, odds, options))
+        options = _candidates(example, sorted(found)[:_N_BEST], features)
+        odds = null if joint else null + min(found).cost if found else 0.0
+        predictions.append(SpanPrediction(example.id, odds, options))
     return predictions
 
 

@@ -12,11 +12,10 @@ import torch
 from sklearn.metrics import f1_score, precision_recall_curve
 
 from road_ray.data.catalog import dataset
-from road_ray.data.examples import Answer, Features, SpanExample, TagExample
+from road_ray.data.examples import Features, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import ConfigError, DataError
-from road_ray.evaluation import squad
 from road_ray.evaluation.evaluate_split import evaluate_logits
 from road_ray.evaluation.metrics import (
     best_thresholds,
@@ -241,20 +240,3 @@ def test_rows_of_the_confusion_matrix_are_labels():
     # Every row is sure by e^2 / (1 + e^2) = 0.8808, and two of three are right.
     assert result["calibration"]["bins"] == [[0.8808, 0.6667, 3]]
     json.dumps(result, allow_nan=False)
-
-
-def example(name, *golds):
-    return SpanExample(name, "q", "a b c", tuple(Answer(gold, 0) for gold in golds), "here")
-
-
-def test_scores_by_threshold_are_those_of_the_official_script():
-    examples = [example("1", "a b"), example("2"), example("3", "c"), example("4")]
-    texts = dict(zip("1234", "abca", strict=True))
-    odds = dict(zip("1234", (-2.0, 1.5, 0.5, -1.0), strict=True))
-    result = squad.Scored(examples, texts, odds).diagnostics(0.0)
-    assert (result["rows"], result["threshold"]) == (4, 0.0)
-    for place, *figures in result["thresholds"]:
-        official = squad.evaluate(examples, texts, odds, place)
-        names = ("exact", "f1", "HasAns_exact", "NoAns_exact")
-        assert figures == pytest.approx([official[name] for name in names], abs=1e-3)
-    assert 0.0 in [row[0] for row in result["thresholds"]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.examples import Answer, Features, SpanExample
+from road_ray.evaluation import spans
 from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
 from road_ray.evaluation.squad import Scored, write_predictions
 
@@ -64,10 +65,10 @@ def test_best_spans_by_hand():
     first, second = best_spans(features, examples, LOGITS)
     # Window 0: bb..dd = 3 + 3; starting at dd (8) is left to window 1, whose cc (7) is left to
     # window 0; there dd..ee = 4 + 2 ties with bb..dd and comes after it, being in a later window.
-    assert (first.id, first.text, first.score) == ("a", "bb cc dd", 6.0)
+    assert (first.id, first.text) == ("a", "bb cc dd")
     assert [c.text for c in first.n_best[:4]] == ["bb cc dd", "dd ee", "bb cc", "cc dd"]
     assert first.null_odds == (2 - 2) - 6.0  # the lower of 1 + 1 and 2 - 2
-    assert (second.text, second.score, second.null_odds) == ("xx yy", 3.0, 6.0)
+    assert (second.text, second.null_odds) == ("xx yy", 6.0)
     assert second.n_best[0][2:4] == (1.0, 2.0)
     odds = np.exp([3.0, 2.0, 0.0])  # xx yy; yy; xx
     assert [c.text for c in second.n_best] == ["xx yy", "yy", "xx"]
@@ -93,19 +94,19 @@ def test_window_spans_equal_trying_all_pairs(seed):
     closing = rng.random(length) < 0.8
     opening = closing & (rng.random(length) < 0.6)
     n_best, longest = int(rng.integers(1, 25)), int(rng.integers(1, 35))
-    spans = window_spans(0, logits, opening, closing, n_best=n_best, longest=longest)
-    assert spans == by_trying_all(*logits, opening, closing, longest)[:n_best]
+    found = window_spans(0, logits, opening, closing, n_best=n_best, longest=longest)
+    assert found == by_trying_all(*logits, opening, closing, longest)[:n_best]
 
 
 def test_a_context_without_tokens_gives_no_answer():
     features, examples = two_questions()
     features.offsets[features.bounds[2] :] = -1
     second = best_spans(features, examples, LOGITS)[1]
-    assert second == SpanPrediction("b", "", 9.0, 0.0, ())
+    assert second == SpanPrediction("b", 0.0, ())
 
 
 def answered(id_, text, null_odds):
-    return SpanPrediction(id_, text, 1.0, null_odds, (Candidate(text, 1.0, 0.5, 0.5),))
+    return SpanPrediction(id_, null_odds, (Candidate(text, 1.0, 0.5, 0.5),))
 
 
 # By odds: a right, b wrongly answered, c half right, d rightly refused late.
@@ -199,19 +200,20 @@ def test_best_joint_spans_by_hand():
     # Position 0, the question and the last [SEP] (7) are no answers.
     assert [candidate.text for candidate in prediction.n_best[:3]] == ["b c", "a b c", "a"]
     assert prediction.text == "b c"
-    assert prediction.score == pytest.approx(-1.1)
     assert prediction.null_odds == -1.5, "the classifier's smallest logit, whatever the best span"
     assert prediction.n_best[1][2:4] == pytest.approx((-1.0, -0.5))
     assert sum(c.probability for c in prediction.n_best) == pytest.approx(1.0)
 
 
-def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long():
+def test_only_twenty_ends_a_start_are_looked_at_and_spans_are_not_too_long(monkeypatch):
+    monkeypatch.setattr(spans, "_N_BEST", 40)
     features, examples = windows_of(q=(" ".join(string.ascii_lowercase), (0, "1" * 26)))
     ends = {3 + i: -0.1 * (i + 1) for i in range(26)}
     logits = beam(30, 0.0, {3: (-0.5, ends)})
-    (prediction,) = best_spans(features, examples, [logits], joint=True, n_best=40)
+    (prediction,) = best_spans(features, examples, [logits], joint=True)
     assert len(prediction.n_best) == 20
-    (short,) = best_spans(features, examples, [logits], joint=True, n_best=40, max_answer_tokens=2)
+    monkeypatch.setattr(spans, "_LONGEST", 2)
+    (short,) = best_spans(features, examples, [logits], joint=True)
     assert [c.text for c in short.n_best] == ["a", "a b"]
 
 
@@ -224,6 +226,5 @@ def test_a_start_that_another_window_sees_better_is_passed_over():
 def test_where_nothing_is_allowed_there_is_no_answer():
     features, examples = windows_of(q=("a", (0, "1")))
     logits = [beam(5, 2.5, {0: (-0.1, {0: 0.0})})]
-    assert best_spans(features, examples, logits, joint=True) == [
-        SpanPrediction("q", "", 0.0, 2.5, ())
-    ]
+    found = best_spans(features, examples, logits, joint=True)
+    assert found == [SpanPrediction("q", 2.5, ())]

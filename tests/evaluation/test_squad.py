@@ -220,3 +220,16 @@ def test_questions_on_which_quacs_annotators_disagree_are_left_out():
     assert scored.best()[1] < -1.0
     curve = {place: f1 for place, _, f1, *_ in scored.diagnostics(-1.0)["thresholds"]}
     assert curve[-1.0] == evaluate(examples, texts, odds, -1.0)["f1"] == 0.0
+
+
+def test_scores_by_threshold_are_those_of_the_official_script():
+    examples = [example("1", "a b"), example("2"), example("3", "c"), example("4")]
+    texts = dict(zip("1234", "abca", strict=True))
+    odds = dict(zip("1234", (-2.0, 1.5, 0.5, -1.0), strict=True))
+    result = Scored(examples, texts, odds).diagnostics(0.0)
+    assert (result["rows"], result["threshold"]) == (4, 0.0)
+    for place, *figures in result["thresholds"]:
+        official = evaluate(examples, texts, odds, place)
+        names = ("exact", "f1", "HasAns_exact", "NoAns_exact")
+        assert figures == pytest.approx([official[name] for name in names], abs=1e-3)
+    assert 0.0 in [row[0] for row in result["thresholds"]]
