@@ -96,7 +96,7 @@ def cluster_files(cluster: str) -> list[Path]:
     path = Path(cluster).expanduser()
     for place in (path, SHIPPED / cluster, SHIPPED.parent / cluster):
         name = place.name.removesuffix(_ENDING).removesuffix(".yaml")
-        file, profile = place.with_name(f"{name}.yaml"), place.with_name(f"{name}{_ENDING}")
+        file, profile = place.parent / f"{name}.yaml", place.parent / f"{name}{_ENDING}"
         if profile.is_file():
             return [file, profile] if file.is_file() else [profile]
     names, name = shipped_clusters(), path.name.removesuffix(".yaml")

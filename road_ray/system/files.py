@@ -256,7 +256,7 @@ def staged_beside(path: Path, kind: str = "tmp") -> Path:
     """Return the hidden path beside ``path`` where this process stages it; host and process are the
     end of its name.
     """
-    return path.with_name(f".{path.name}.{kind}-{_host()}-{os.getpid()}")
+    return path.parent / f".{path.name}.{kind}-{_host()}-{os.getpid()}"
 
 
 @contextmanager

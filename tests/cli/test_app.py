@@ -186,6 +186,7 @@ def test_a_warning_is_shown_once():
         (("explain", "zzzqq"), "no such configuration key"),
         (("explain", "seed", "nonsense"), "'nonsense' has no configuration"),
         (("submit", "--cluster", "asw", "list"), "did you mean 'aws'"),
+        (("submit", "--cluster", ".", "list"), "no shipped cluster"),
         (("submit", "nope", "x"), "no such verb"),
         (("submit", "stop"), "name one run or job"),
         (("plan", "my.yaml", "seed=1"), "'my.yaml' is not one of 'pretrain', "),

@@ -38,6 +38,7 @@ def test_a_preset_file_lies_beside_the_schema_that_its_first_line_names(road, tm
     Draft7Validator(schema).validate(YAML(typ="safe").load(target))
     road("presets", "tiny_mlm", "--output", target).refused(2, str(target))
     road("schema", "finetune", "--output", target / "below.json").refused(4, str(target))
+    road("schema", "finetune", "--output", ".").refused(4, "cannot be written")
 
 
 def test_a_schema_names_the_presets_of_its_verb(road):
