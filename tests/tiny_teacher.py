@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tests.tiny_encoder import small_config
-
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -40,25 +38,10 @@ def make_batch(seed: int, *, kind: str = "nli", size: int = 4, length: int = 10)
 def make_teacher(
     directory: Path, seed: int = 0, *, kind: str = "nli", labels: Sequence[str] = LABELS
 ) -> Path:
-    """Random weights for ``nli`` (or any classes), ``mrc`` or ``similarity``, as
-    ``save_pretrained`` leaves them.
-    """
-    from transformers import ElectraForQuestionAnswering, ElectraForSequenceClassification
+    """Random weights for ``nli`` (or any classes), ``mrc`` or ``similarity``."""
+    from tests.published import publish
 
     labels = {"nli": labels, "mrc": ("start", "end"), "similarity": ("score",)}[kind]
-    config = small_config(
-        vocab_size=len(WORDS),
-        num_hidden_layers=1,
-        max_position_embeddings=32,
-        id2label=dict(enumerate(labels)),
-        label2id={label: index for index, label in enumerate(labels)},
-    )
-    torch.manual_seed(seed)
-    model = (ElectraForQuestionAnswering if kind == "mrc" else ElectraForSequenceClassification)(
-        config
-    )
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)  # so that teachers differ and classes vary
-    model.save_pretrained(directory)
-    make_tokenizer().save_pretrained(directory)
-    return directory
+    head = "ForQuestionAnswering" if kind == "mrc" else "ForSequenceClassification"
+    given = {"layers": 1, "tokenizer": make_tokenizer(), "max_position_embeddings": 32}
+    return publish(directory, "electra", head, labels=labels, seed=seed, **given)

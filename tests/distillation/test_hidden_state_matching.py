@@ -52,4 +52,4 @@ def test_copies_of_a_student_share_it_and_choices_are_rows_of_their_own(tmp_path
     shared = HiddenStatesTeacher(make_teacher(tmp_path))
     assert copy.deepcopy({"teacher": shared})["teacher"] is shared
     shown = shared({"input_ids": torch.randint(5, 24, (2, 3, 7))})
-    assert shown.hidden_states[1].shape == (6, 7, 32)
+    assert shown.hidden_states[1].shape == (6, 7, 16)
