@@ -1,4 +1,6 @@
-"""Tags and choices go the whole way: files, training, figures, predictions, a teacher's logits."""
+"""Choices go the whole way: files, training, figures, predictions, a teacher's logits; questions
+with the joint head are judged again.
+"""
 
 import json
 from dataclasses import replace
@@ -23,16 +25,10 @@ from road_ray.models.multitask import load_trained
 from road_ray.objectives.supervised import Supervised
 from tests.row_files import write_rows
 
-NAMES = {"conll2003": "ner", "commonsenseqa": "commonsense"}
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("own")
-    (root / "conll2003").mkdir()
-    words = "Ann NNP I-NP I-PER\nlives VB I-VP O\nin IN I-PP O\nRome NNP I-NP I-LOC\n\n"
-    for name in ("eng.train", "eng.testa"):
-        (root / "conll2003" / name).write_text(words * 8)
     (root / "commonsenseqa").mkdir()
     choices = [{"label": letter, "text": f"the {letter}"} for letter in "ABCDE"]
     for name in ("train.jsonl", "dev.jsonl"):
@@ -45,50 +41,46 @@ def root(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def trained(request, sentiment, root, tmp_path_factory):
-    place = tmp_path_factory.mktemp("runs") / request.param
-    chosen = {"data.root": str(root), "data.dataset": request.param, "data.batch_size": 4}
-    chosen |= {"training.steps": 3, "run_dir": str(place)}
-    chosen |= {"calibrate": request.param == "commonsenseqa"}
-    return request.param, rr.finetune(overrides=sentiment | chosen)
+@pytest.fixture(scope="module")
+def settings(sentiment, root):
+    chosen = {"data.root": str(root), "data.dataset": "commonsenseqa", "data.batch_size": 4}
+    return sentiment | chosen | {"training.steps": 3}
+
+
+@pytest.fixture(scope="module")
+def trained(settings, tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs") / "choices"
+    return rr.finetune(overrides=settings | {"calibrate": True}, run_dir=place)
 
 
 def test_figures_and_predictions(trained):
-    name, run = trained
-    wanted = "entity_f1" if name == "conll2003" else "accuracy"
-    assert 0 <= run.metrics[f"eval/{name}/{wanted}"] <= 100
-    output = json.loads((run.directory / "predictions" / name / "predictions.json").read_text())
+    assert 0 <= trained.metrics["eval/commonsenseqa/accuracy"] <= 100
+    path = trained.directory / "predictions" / "commonsenseqa" / "predictions.json"
+    output = json.loads(path.read_text())
     assert len(output) == 8
-    if name == "conll2003":
-        assert all(len(tags.split()) == 4 for tags in output.values())
-    else:
-        assert set(output.values()) <= set("01234")
-        temperature = run.metrics["eval/commonsenseqa/temperature"]
-        row, model = {"question": "where?", "choices": list("abcde")}, load(str(run.directory))
-        plain = torch.tensor(replace(model, record={})(row)["scores"]).log() / temperature
-        assert model(row)["scores"] == pytest.approx(plain.softmax(-1).tolist(), abs=1e-5)
+    assert set(output.values()) <= set("01234")
+    temperature = trained.metrics["eval/commonsenseqa/temperature"]
+    row, model = {"question": "where?", "choices": list("abcde")}, load(str(trained.directory))
+    plain = torch.tensor(replace(model, record={})(row)["scores"]).log() / temperature
+    assert model(row)["scores"] == pytest.approx(plain.softmax(-1).tolist(), abs=1e-5)
 
 
 def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(trained, root):
-    name, run = trained
-    chosen = task(name)
-    split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(run.hf_dir))
+    name, chosen = "commonsenseqa", task("commonsense")
+    split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(trained.hf_dir))
     stream = BatchStream(split.features, 4, seed=0, pad_id=0)
-    ensemble = LocalEnsemble([run.hf_dir, run.hf_dir], chosen)
-    student = load_trained(str(run.hf_dir), chosen).eval()
+    ensemble = LocalEnsemble([trained.hf_dir, trained.hf_dir], chosen)
+    student = load_trained(str(trained.hf_dir), chosen).eval()
     (batch,) = annotate([stream[0]], ensemble, resolve("mean"))
-    known = batch["attention_mask"] != 0 if name == "conll2003" else slice(None)
-    with torch.no_grad():  # a teacher's logits of padding are no answer
-        torch.testing.assert_close(batch["soft_logits"][known], student(batch)[known])
+    with torch.no_grad():
+        torch.testing.assert_close(batch["soft_logits"], student(batch))
     terms = Supervised(student, kd_weight=schedule("constant", 0.5), temperature=4.0)(batch).terms
     assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
     assert terms[name].count == (batch["labels"] != -100).sum()
 
 
-def test_choices_from_a_file_are_a_teacher(sentiment, root, tmp_path):
-    own = sentiment | {"data.root": str(root), "data.dataset": "commonsenseqa"}
-    own |= {"data.batch_size": 4, "training.steps": 3}
+def test_choices_from_a_file_are_a_teacher(settings, root, tmp_path):
+    own = dict(settings)
     model = rr.finetune(overrides=own | {"seed": 3}, run_dir=tmp_path / "model")
     predictor = load(str(model.directory))
     lines = (root / "commonsenseqa" / "train.jsonl").read_text().splitlines()
