@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from road_ray.distributed.job_client import SHIPPED, load_profile, shipped_clusters
+from road_ray.distributed.room import SCALE_UP_VARIABLE
+from road_ray.verbs import configure
 
 LAUNCHER = ["local", "aws", "gcp"]
 
@@ -26,13 +29,9 @@ def launcher_accepts(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHER)
-def test_the_launcher_takes_the_file_as_it_is(name):
-    launcher_accepts(loaded(name))
-
-
-@pytest.mark.parametrize("name", LAUNCHER)
-def test_every_ray_process_asks_for_the_token_and_the_dashboard_stays_inside(name):
+def test_the_launcher_takes_the_file_and_every_ray_process_asks_for_the_token(name):
     config = loaded(name)
+    launcher_accepts(config)
     starts = config["head_start_ray_commands"] + config["worker_start_ray_commands"]
     begun = [command for command in starts if "ray start" in command]
     assert len(begun) == 2
@@ -79,19 +78,22 @@ def test_the_identity_of_workers_is_one_line_to_enable(name, key):
     assert key not in str(loaded(name))
 
 
+def worker_groups(name: str) -> list[dict[str, Any]]:
+    """The groups of machines of a file of KubeRay."""
+    spec = loaded(name).get("spec", {})
+    return list(spec.get("rayClusterSpec", spec).get("workerGroupSpecs", []))
+
+
 def teachers_room(name: str) -> dict[str, int]:
     """How many teacher actors each type of machine takes."""
     config = loaded(name)
     if "available_node_types" in config:
         nodes = config["available_node_types"].items()
         return {kind: node["resources"].get("teacher", 0) for kind, node in nodes}
-    spec = config["spec"].get("rayClusterSpec", config["spec"])
-    return {
-        group["groupName"]: json.loads(
-            json.loads(group["rayStartParams"].get("resources", '"{}"'))
-        ).get("teacher", 0)
-        for group in spec["workerGroupSpecs"]
+    asked = {
+        g["groupName"]: g["rayStartParams"].get("resources", '"{}"') for g in worker_groups(name)
     }
+    return {kind: json.loads(json.loads(text)).get("teacher", 0) for kind, text in asked.items()}
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp", "kuberay/raycluster", "kuberay/rayjob"])
@@ -104,11 +106,8 @@ def test_teachers_have_room_on_machines_that_stay_only(name):
 
 
 def may_be_empty(name: str) -> bool:
-    config = loaded(name)
-    spec = config.get("spec", {})
-    groups = spec.get("rayClusterSpec", spec).get("workerGroupSpecs", [])
-    nodes = config.get("available_node_types", {})
-    sizes = [group["minReplicas"] for group in groups]
+    nodes = loaded(name).get("available_node_types", {})
+    sizes = [group["minReplicas"] for group in worker_groups(name)]
     sizes += [node["min_workers"] for kind, node in nodes.items() if kind != "head"]
     return 0 in sizes
 
@@ -120,14 +119,18 @@ def test_jobs_wait_for_machines_where_there_may_be_none(name):
     assert profile.driver_on_head
 
 
-def test_the_job_of_kuberay_waits_for_machines_and_keeps_its_driver_on_the_head():
-    from road_ray.distributed.room import SCALE_UP_VARIABLE
-
+def test_the_job_of_kuberay_waits_for_machines_and_its_line_is_one_that_road_understands():
     assert may_be_empty("kuberay/rayjob")
     spec = loaded("kuberay/rayjob")["spec"]
     environment = yaml.safe_load(spec["runtimeEnvYAML"])["env_vars"]
     assert float(environment[SCALE_UP_VARIABLE]) >= 600
     assert json.loads(spec["entrypointResources"]) == {"node:__internal_head__": 0.001}
+    words = shlex.split(spec["entrypoint"])
+    assert words[:2] == ["road", "distill"]
+    overrides = [word for word in words if "=" in word]
+    preset = words[words.index("--preset") + 1]
+    config: Any = configure("distill", preset=preset, overrides=overrides)
+    assert config.distillation.resources == {"GPU": 1, "teacher": 1}
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp"])
@@ -247,19 +250,6 @@ def test_the_image_has_the_versions_that_the_files_name():
     assert re.findall(r"whl/(cu\d+)", image) == ["cu126"]
     for name in ("raycluster", "rayjob", "rayservice"):
         assert f'rayVersion: "{pins["ray"]}"' in (SHIPPED / "kuberay" / f"{name}.yaml").read_text()
-
-
-def test_the_entry_point_of_the_job_is_a_line_that_road_understands():
-    import shlex
-
-    from road_ray.verbs import configure
-
-    words = shlex.split(loaded("kuberay/rayjob")["spec"]["entrypoint"])
-    assert words[:2] == ["road", "distill"]
-    overrides = [word for word in words if "=" in word]
-    preset = words[words.index("--preset") + 1]
-    config = configure("distill", preset=preset, overrides=overrides)
-    assert config.distillation.resources == {"GPU": 1, "teacher": 1}
 
 
 def test_the_script_for_slurm_is_one_and_waits_for_every_node():
