@@ -66,11 +66,20 @@ def test_the_file_of_the_sweep_guide_is_a_sweep(file):
     assert sorted(sweep.space) == ["distillation.temperature", "weighting.wrong"]
 
 
-def test_the_file_of_the_multi_task_guide_has_a_data_set_that_fits(file):
-    file.write_text(blocks("docs/guides/multitask.md", "yaml")["own"])
+OWN_SETS = [
+    ("multitask", "own"),
+    *(("data", name) for name in blocks("docs/guides/data.md", "yaml")),
+]
+
+
+@pytest.mark.parametrize(("guide", "name"), OWN_SETS)
+def test_a_block_is_a_configuration_of_data_sets_that_fit(guide, name, file):
+    file.write_text(blocks(f"docs/guides/{guide}.md", "yaml")[name])
     config = configure(verb_of_file(file), path=file)
-    dataset, task, *_ = find_dataset(config.data.dataset, config.data)
-    assert (dataset.name, task.kind.labels) == ("tickets", ("sales", "help"))
+    settings = getattr(config.data, "datasets", None) or (config.data.dataset,)
+    assert set(settings) <= set(config.data.sets)
+    for dataset in config.data.sets:
+        find_dataset(dataset, config.data)
 
 
 def test_the_parts_of_the_data_guide_are_those_of_the_example(file):

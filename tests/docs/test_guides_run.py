@@ -20,8 +20,6 @@ import pytest
 from transformers import AutoConfig
 
 import road_ray as rr
-from road_ray.data.load_split import find_dataset
-from road_ray.verbs import configure, verb_of_file
 from tests.conftest import PRETRAINING, SPANS
 from tests.docs.blocks import ROOT, blocks, commands, publish_sentiment_models
 from tests.ports import free_port
@@ -398,17 +396,6 @@ def test_predictions_of_finished_models(run, place):
     names: dict[str, object] = {}
     exec(blocks("docs/guides/inference.md", "python")["runtime"], names)
     assert getattr(names["logits"], "shape", None) == (1, 2)
-
-
-@pytest.mark.parametrize("name", blocks("docs/guides/data.md", "yaml"))
-def test_a_block_is_a_configuration_of_data_sets_that_fit(name, tmp_path):
-    file = tmp_path / "block.yaml"
-    file.write_text(blocks("docs/guides/data.md", "yaml")[name])
-    config = configure(verb_of_file(file), path=file)
-    settings = getattr(config.data, "datasets", None) or (config.data.dataset,)
-    assert set(settings) <= set(config.data.sets)
-    for dataset in config.data.sets:
-        find_dataset(dataset, config.data)
 
 
 def test_from_a_file_to_predictions_and_a_score(run, place):
