@@ -71,20 +71,12 @@ def check(run):
     return accuracy
 
 
-def test_reader_metric_and_tracker_of_ones_own(settings, place):
-    run = rr.finetune(overrides=settings, run_dir=place / "run")
-    check(run)
-    again = rr.evaluate(init=str(run.directory), run_dir=place / "again")
-    assert again.metrics["eval/reviews/kappa"] == run.metrics["eval/reviews/kappa"]
-    (said,) = rr.load(run.hf_dir)(["Never again!"])
-    assert said["label"] in ("unhappy", "happy")
-
-
 def test_a_head_of_ones_own_is_predicted_with_evaluated_taught_by_and_exported(
     settings, place, caplog
 ):
     on_dev = {"calibrate": True, "run_dir": str(place / "run")}
     run = rr.finetune(overrides=settings | on_dev)
+    check(run)
     assert "only road_ray reads own_head.safetensors" in caplog.text
     record = json.loads((run.hf_dir / "road_ray.json").read_text())
     assert record["head"] == "my_road_parts:MeanPooling"
@@ -100,7 +92,8 @@ def test_a_head_of_ones_own_is_predicted_with_evaluated_taught_by_and_exported(
     again = rr.evaluate(
         init=str(run.hf_dir), overrides={"data.file": str(dev)}, run_dir=place / "again"
     )
-    assert again.metrics["eval/reviews/accuracy"] == run.metrics["eval/reviews/accuracy"]
+    for name in ("eval/reviews/accuracy", "eval/reviews/kappa"):
+        assert again.metrics[name] == run.metrics[name]
     further = rr.finetune(overrides=settings | {"init": str(run.directory)}, run_dir=place / "more")
     (event,) = (
         row for row in read_rows(further.directory / "events.jsonl") if row["kind"] == "initialized"
