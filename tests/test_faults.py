@@ -7,8 +7,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS.parent))
-from tests.chaos import record  # noqa: E402
-from tests.chaos.__main__ import FAULTS, PAGE, lacking, page  # noqa: E402
+from tests.chaos.__main__ import FAULTS, PAGE, lacking, page, recorded  # noqa: E402
 
 
 @cache
@@ -34,7 +33,7 @@ def test_all_faults_are_there_once_in_their_order():
 
 def test_the_page_is_that_of_the_last_runs():
     """Made anew without running anything: ``python -m tests.chaos page``."""
-    assert PAGE.read_text(encoding="utf-8") == page(record.read(), record.where())
+    assert PAGE.read_text(encoding="utf-8") == page(*recorded())
 
 
 def test_a_fault_is_passed_only_when_all_its_tests_were_seen_to_pass():
