@@ -54,9 +54,7 @@ class Subject:
     command: Callable[[], Result]
     other: Path
     """A directory of the same kind, from another run."""
-    prepare: Callable[[], None] = lambda: None
-    """Runs before every command, so that no command sees what an earlier one left."""
-    chosen: Callable[[str], bool] = lambda name: True
+    chosen: Callable[[str], bool]
     """Which files, by their names below ``place``, are damaged."""
 
 
@@ -150,7 +148,6 @@ def tried(subject: Subject) -> Iterator[Outcome]:
     def restore() -> None:
         shutil.rmtree(subject.place)
         shutil.copytree(whole, subject.place)
-        subject.prepare()
 
     restore()
     expected = dict(subject.command())

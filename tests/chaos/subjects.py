@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
 from tools.miniature import write
 
-Made = Callable[[Path, int], object]
-"""Makes an object in a directory, with a seed."""
+Made = tuple[Callable[[Path, int], object], Callable[[Path, Path], Result]]
+"""Makes an object in a directory, with a seed; uses one, its second argument."""
 
 
 class Workshop:
@@ -101,36 +100,37 @@ class Workshop:
         given = self.finetuning | teaching | {"run_dir": str(at), "seed": seed} | changes
         return _result(rr.distill(overrides=given, context=context))
 
-    # Run directories
-
-    def _of(self, name: str, make: Made, command: Callable[[Path], Result]) -> Subject:
-        """A subject whose command uses the damaged directory itself."""
+    def subject(self, name: str) -> Subject:
+        """The object of that name and another of its kind, made now."""
+        make, command = getattr(self, name)()
         place, other = self.root / name, self.root / f"{name}.other"
         make(place, 1)
         make(other, 2)
-        return Subject(place, lambda: command(place), other)
+        out = self.root / f"{name}.out"  # the run directory of what only reads the object
 
-    def _used(self, name: str, make: Made, command: Callable[[Path, Path], Result]) -> Subject:
-        """A subject whose command uses the damaged directory from a new run directory."""
-        out = self.root / f"{name}.out"
-        made = self._of(name, make, lambda place: command(out, place))
-        return replace(made, prepare=lambda: shutil.rmtree(out, ignore_errors=True))
+        def use() -> Result:
+            shutil.rmtree(out, ignore_errors=True)  # of the command before
+            return command(out, place)
 
-    def finished_finetuning(self) -> Subject:
-        return self._of("finished_finetuning", self.finetune, self.finetune)
+        return Subject(place, use, other, CHOSEN.get(name, lambda file: True))
 
-    def unfinished_finetuning(self) -> Subject:
+    # Run directories, whose command uses them itself
+
+    def finished_finetuning(self) -> Made:
+        return self.finetune, lambda out, run: self.finetune(run)
+
+    def unfinished_finetuning(self) -> Made:
         assert self.finetuning  # its start is made before anything is stopped
 
         def stopped(at: Path, seed: int) -> None:
             _stopped(lambda context: self.finetune(at, seed, context), after=3)
 
-        return self._of("unfinished_finetuning", stopped, self.finetune)
+        return stopped, lambda out, run: self.finetune(run)
 
-    def finished_pretraining(self) -> Subject:
-        return self._of("finished_pretraining", self.pretrain, self.pretrain)
+    def finished_pretraining(self) -> Made:
+        return self.pretrain, lambda out, run: self.pretrain(run)
 
-    def unfinished_pretraining(self) -> Subject:
+    def unfinished_pretraining(self) -> Made:
         """Killed after its last step, before its figures: they come from the journal."""
 
         def ended(at: Path, seed: int) -> None:
@@ -139,21 +139,18 @@ class Workshop:
             for name in ("metrics.json", "report.html"):
                 (at / name).unlink()
 
-        return self._of("unfinished_pretraining", ended, self.pretrain)
+        return ended, lambda out, run: self.pretrain(run)
 
-    def unfinished_distillation(self) -> Subject:
+    def unfinished_distillation(self) -> Made:
         store = self.root / "unfinished_distillation.store"
         assert self.teachers_directory.is_dir()  # made before anything is stopped
 
         def stopped(at: Path, seed: int) -> None:
             _stopped(lambda context: self.distill(at, store, seed, context), after=3)
 
-        made = self._of(
-            "unfinished_distillation", stopped, lambda place: self.distill(place, store)
-        )
-        return replace(made, chosen=lambda name: "/" not in name)
+        return stopped, lambda out, run: self.distill(run, store)
 
-    def finished_evaluation(self) -> Subject:
+    def finished_evaluation(self) -> Made:
         model = self.root / "model"
         self.finetune(model)
 
@@ -161,50 +158,35 @@ class Workshop:
             judged = {"data.max_judged_rows": 5} if seed == 2 else {}
             self.evaluate(at, model, **judged)
 
-        return self._of("finished_evaluation", make, lambda at: self.evaluate(at, model))
+        return make, lambda out, run: self.evaluate(run, model)
 
     # Models, stores, corpora, caches
 
-    def model_directory(self) -> Subject:
+    def model_directory(self) -> Made:
         """A fine-tuned model that is evaluated."""
+        return _exported(self.finetune), self.evaluate
 
-        def make(at: Path, seed: int) -> None:
-            self.finetune(at.with_name(f"{at.name}.run"), seed)
-            shutil.copytree(at.with_name(f"{at.name}.run") / "hf", at)
-
-        return self._used("model_directory", make, self.evaluate)
-
-    def encoder_directory(self) -> Subject:
+    def encoder_directory(self) -> Made:
         """A pre-trained encoder that is fine-tuned."""
+        steps = {"training.steps": 1}
+        return _exported(self.pretrain), lambda out, at: self.finetune(out, init=str(at), **steps)
 
-        def make(at: Path, seed: int) -> None:
-            self.pretrain(at.with_name(f"{at.name}.run"), seed)
-            shutil.copytree(at.with_name(f"{at.name}.run") / "hf", at)
-
-        def command(out: Path, model: Path) -> Result:
-            return self.finetune(out, init=str(model), **{"training.steps": 1})
-
-        return self._used("encoder_directory", make, command)
-
-    def teacher_store(self) -> Subject:
+    def teacher_store(self) -> Made:
         def make(at: Path, seed: int) -> None:
             self.distill(at.with_name(f"{at.name}.1"), at, seed, **{"training.steps": 1})
 
-        return self._used("teacher_store", make, self.distill)
+        return make, self.distill
 
-    def corpus(self) -> Subject:
+    def corpus(self) -> Made:
         """Shards, their manifest and the tokenizer that was learnt."""
 
         def make(at: Path, seed: int) -> None:
             size = {"data.vocab_size": 190 + 10 * seed}
             self.pretrain(at.with_name(f"{at.name}.run"), seed, **{"data.shards": str(at)}, **size)
 
-        def command(out: Path, shards: Path) -> Result:
-            return self.pretrain(out, **{"data.shards": str(shards)})
+        return make, lambda out, shards: self.pretrain(out, **{"data.shards": str(shards)})
 
-        return self._used("corpus", make, command)
-
-    def feature_cache(self) -> Subject:
+    def feature_cache(self) -> Made:
         def make(at: Path, seed: int) -> None:
             command(at.with_name(f"{at.name}.run"), at, **{"data.max_length_tokens": 31 + seed})
 
@@ -212,9 +194,9 @@ class Workshop:
             with patch.dict(os.environ, ROAD_CACHE=str(cache)):
                 return self.finetune(out, **changes)
 
-        return self._used("feature_cache", make, command)
+        return make, command
 
-    def teacher_list(self) -> Subject:
+    def teacher_list(self) -> Made:
         """The ``teachers.json`` of two teachers, judged together."""
 
         def make(at: Path, seed: int) -> None:
@@ -224,13 +206,14 @@ class Workshop:
                     shutil.rmtree(at / f"teacher-{number}")
                     self.finetune(at / f"teacher-{number}", 11 + number)
 
-        def command(out: Path, teachers_directory: Path) -> Result:
-            return self.evaluate(out, teachers_directory / "teachers.json")
-
-        made = self._used("teacher_list", make, command)
-        return replace(made, chosen=lambda name: name == "teachers.json")
+        return make, lambda out, teachers: self.evaluate(out, teachers / "teachers.json")
 
 
+CHOSEN: dict[str, Callable[[str], bool]] = {
+    "unfinished_distillation": lambda file: "/" not in file,
+    "teacher_list": lambda file: file == "teachers.json",
+}
+"""Files that are damaged, where they are not all."""
 SUBJECTS = {
     "finished_finetuning": "finished fine-tuning",
     "unfinished_finetuning": "unfinished fine-tuning",
@@ -246,6 +229,15 @@ SUBJECTS = {
     "teacher_list": "`teachers.json`",
 }
 """What a table calls each of them."""
+
+
+def _exported(train: Callable[[Path, int], object]) -> Callable[[Path, int], object]:
+    def make(at: Path, seed: int) -> None:
+        run = at.with_name(f"{at.name}.run")
+        train(run, seed)
+        shutil.copytree(run / "hf", at)
+
+    return make
 
 
 def _result(run: Any) -> dict[str, str]:

@@ -23,7 +23,7 @@ def test_a_damaged_file_changes_no_result_and_is_named(
 ):
     monkeypatch.setattr("road_ray.data.load_split.LEAST_EXAMPLES", 1)
     caplog.set_level(logging.CRITICAL)
-    outcomes = list(tried(getattr(workshop, name)()))
+    outcomes = list(tried(workshop.subject(name)))
     for damage, values in counted(outcomes).items():
         record_property(f"{name}: {damage}", values)
     wrong = [outcome for outcome in outcomes if outcome.verdict not in (SAME, REFUSED)]
