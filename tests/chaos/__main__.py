@@ -38,8 +38,8 @@ Ran = dict[str, dict[str, Any]]
 
 
 class Recorder:
-    """A pytest plug-in: the outcome of each test, its parameters taken together, and its figures, as
-    ``record_property("worker killed: longest gap", "9.1 s")`` gives them.
+    """A pytest plug-in: the outcome of each test, its parameters taken together, and its figures,
+    as ``record_property("worker killed: longest gap", "9.1 s")`` gives them.
     """
 
     def __init__(self) -> None:
