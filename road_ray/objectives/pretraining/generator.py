@@ -85,6 +85,15 @@ class MaskingObjective(Objective):
             mask_fraction=self.mask_fraction,
         )
 
+    def export(self, directory: Path) -> None:
+        """Write the main encoder to ``directory``, a generator to ``directory/generator``."""
+        main: Any = getattr(self, "discriminator", None) or self.model  # the name of a subclass
+        generator: Any = getattr(self, "generator", None)
+        with suppress_logging():
+            main.save_pretrained(directory)
+            if isinstance(generator, PreTrainedModel):
+                generator.save_pretrained(directory / "generator")
+
 
 class Frequencies(nn.Module):
     """Generator that draws tokens from fixed ``probabilities`` ``[V]``, regardless of context.
@@ -281,14 +290,6 @@ class CorruptingObjective(MaskingObjective):
         }
         terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
         return Corruption(chosen, changed, replaced, labels, drawn.sampled, *read, terms, metrics)
-
-    def export(self, directory: Path) -> None:
-        """Write the main encoder to ``directory``, the generator to ``directory/generator``."""
-        main: Any = getattr(self, "discriminator", None) or self.model  # the name of a subclass
-        with suppress_logging():
-            main.save_pretrained(directory)
-            if isinstance(self.generator, PreTrainedModel):
-                self.generator.save_pretrained(directory / "generator")
 
 
 def language_model(generator: Generator, name: str) -> PreTrainedModel:

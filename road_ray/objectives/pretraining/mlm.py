@@ -3,7 +3,6 @@ half of ELECTRA), the same with samples of a generator as masks, and of every to
 copies the input.
 """
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +14,6 @@ from road_ray.data.batching import Batch
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, tie, vocabulary_logits
-from road_ray.models.load_weights import suppress_logging
 from road_ray.objectives.base import Losses, Metrics, Term
 from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.generator import (
@@ -60,10 +58,6 @@ class MaskedLanguageModel(MaskingObjective):
     def forward(self, batch: Batch) -> Losses:
         term, metrics = predict_chosen(self.model, self.hide(batch)[1], batch)
         return Losses({"mlm": term}, metrics)
-
-    def export(self, directory: Path) -> None:
-        with suppress_logging():
-            self.model.save_pretrained(directory)
 
 
 class ReplaceMLM(CorruptingObjective):
