@@ -258,14 +258,18 @@ def load_parts(
     return heads
 
 
-def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:
-    """Load a masked language model into ``model``, from ``hf/generator`` if ``init`` has one.
+def generator_directory(init: str) -> Path:
+    """Return the model of ``generator.init=``: that in ``hf/generator`` if a run has one."""
+    directory = locate_model(model_directory(init, "generator.init"))
+    inner = directory / "generator"
+    return inner if (inner / "config.json").is_file() else directory
 
-    Raises ``CheckpointError`` if it lacks the head over the vocabulary.
+
+def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:
+    """Load the masked language model of ``generator.init`` into ``model``. Raises
+    ``CheckpointError`` if it lacks the head over the vocabulary.
     """
-    directory = locate_model(model_directory(init))
-    if (directory / "generator" / "config.json").is_file():
-        directory = directory / "generator"
+    directory = generator_directory(init)
     if lacking := load_parts(model, directory, "generator.init", tokenizer_size)["new"]:
         raise CheckpointError(
             f"generator.init = {directory}: holds no masked language model; missing "

@@ -109,7 +109,7 @@ class _ModelBuilder:
             return Frequencies(torch.from_numpy(counts / counts.sum()).float())
         size = encoder.scale_encoder(self.size, settings.scale, settings.depth)
         if self.like is not None and settings.init:
-            size = encoder.size_of(config_at(settings.init, "generator.init"), size)
+            size = encoder.size_of(read_config(encoder.generator_directory(settings.init)), size)
         # It is not kept after the training, so its family may differ from the encoder's.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
@@ -135,16 +135,9 @@ def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
         return None
     if not init:
         raise ConfigError("encoder.family = init without init\n  fix: init=DIRECTORY of a model")
-    config = config_at(init, "init")
+    config = read_config(locate_model(encoder.model_directory(init)))
     encoder_class(config)
     return config
-
-
-def config_at(init: str, key: str) -> PreTrainedConfig:
-    place = locate_model(encoder.model_directory(init, key))
-    if key == "generator.init" and (place / "generator" / "config.json").is_file():
-        place = place / "generator"
-    return read_config(place)
 
 
 def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:

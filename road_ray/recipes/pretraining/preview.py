@@ -10,13 +10,14 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.corpus.prepare_corpus import corpus_tokenizer
+from road_ray.data.model_files import read_config
 from road_ray.errors import ConfigError
 from road_ray.models.config import EncoderConfig
-from road_ray.models.encoder import scale_encoder, size_of
+from road_ray.models.encoder import generator_directory, scale_encoder, size_of
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining import registry
 from road_ray.objectives.pretraining.generator import CorruptingObjective, MaskingObjective
-from road_ray.recipes.pretraining.build_objective import config_at, stored_config
+from road_ray.recipes.pretraining.build_objective import stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases, prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
@@ -36,7 +37,7 @@ def flops_per_step(config: PretrainConfig) -> float:
     size = config.encoder if stored is None else size_of(stored, config.encoder)
     small = scale_encoder(size, config.generator.scale, config.generator.depth)
     if stored is not None and config.generator.init:
-        small = size_of(config_at(config.generator.init, "generator.init"), small)
+        small = size_of(read_config(generator_directory(config.generator.init)), small)
     data = corpus_settings(config)
     vocab_size = data.vocab_size if data.tokenizer is None else len(corpus_tokenizer(data, ""))
     generates = "generator" in registry.models_of(registry.objective_class(config.objective.name))
