@@ -10,6 +10,12 @@ from tests.tiny_encoder import small_config
 
 VOCAB, PAD, CLS, SEP, MASK = 60, 0, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)
+OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
+
+
+def rest(batch):
+    """What a model of transformers takes of a batch beside its tokens."""
+    return {name: batch[name] for name in ("attention_mask", "token_type_ids")}
 
 
 def config_of(hidden: int, **options):

@@ -35,6 +35,8 @@ _OF_KIND = {
     "teams": {"shared_layers": 1, "candidates": 3},
     "mc_bert": {"candidates": 4},
     "second_stage": {"tying": "none"},
+    "temperature": {"temperature": 2.0},
+    "disallow_correct": {"disallow_correct": True},
 }
 _MASK = 4
 VOCAB, TEACHERS, CHOICES = 60, 2, 3
@@ -74,10 +76,8 @@ def case_of(
 
 
 def _objective_of(name: str, directory: Path, dropout: float, layers: int) -> Objective:
-    if name in KINDS:
+    if name in PRETRAINED:
         return objective_of(name, dropout=dropout, layers=layers)
-    if name in OPTIONS:
-        return _with_option(name, dropout, layers)
     if name in INTERMEDIATE:
         return _intermediate(directory, dropout, layers, attentions=INTERMEDIATE[name])
     head = name.split(" ")[0]
@@ -85,17 +85,6 @@ def _objective_of(name: str, directory: Path, dropout: float, layers: int) -> Ob
     size = config_of(32, dropout, layers)
     model = MultitaskModel(ElectraModel(size), [Task(head, HEADS[head])])
     return Supervised(model)
-
-
-def _with_option(name: str, dropout: float, layers: int) -> Objective:
-    """ELECTRA with an option that takes another path through its code."""
-    made = objective_of("electra", dropout=dropout, layers=layers)
-    if name == "frequencies":
-        kind = objective_class("electra")
-        unigram = Frequencies(torch.arange(1.0, VOCAB + 1))
-        return kind(unigram, made.discriminator, special_ids=made.special_ids, mask_id=4)
-    setattr(made, name, 2.0 if name == "temperature" else True)
-    return made
 
 
 def _intermediate(directory: Path, dropout: float, layers: int, *, attentions: bool) -> Objective:
@@ -174,9 +163,11 @@ def config_of(hidden: int, dropout: float, layers: int = 2) -> Any:
 
 
 def objective_of(kind: str, *, dropout: float, layers: int = 2) -> Objective:
-    """The same weights at every call; ``second_stage`` is ELECTRA with a frozen generator."""
+    """The same weights at every call. ``second_stage`` is ELECTRA with a frozen generator,
+    ``OPTIONS`` are ELECTRA on other paths through its code.
+    """
     torch.manual_seed(0)
-    chosen = objective_class("electra" if kind == "second_stage" else kind)
+    chosen = objective_class(kind if kind in OBJECTIVES else "electra")
     small = config_of(32 if kind == "teams" else 16, dropout, layers)
     large = config_of(32, dropout, layers)
     models = {
@@ -187,4 +178,6 @@ def objective_of(kind: str, *, dropout: float, layers: int = 2) -> Objective:
     made = [models[name]() for name in models_of(chosen)]
     if kind == "second_stage":
         made[0].requires_grad_(False)
+    if kind == "frequencies":
+        made[0] = Frequencies(torch.arange(1.0, VOCAB + 1))
     return chosen(*made, special_ids=(0, 2, 3, _MASK), mask_id=_MASK, **_OF_KIND.get(kind, {}))

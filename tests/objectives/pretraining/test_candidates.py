@@ -8,11 +8,9 @@ from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, ElectraForMaskedL
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import new_language_model
 from road_ray.objectives.pretraining.candidates import MCBert, Teams, choices, without_replacement
-from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
+from tests.objectives.conftest import MASK, OPTIONS, VOCAB, config_of, rest
 from tests.published import publish
 from tests.tiny_encoder import TINY
-
-OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 
 
 def test_draws_without_replacement_differ_and_never_are_the_gold():
@@ -66,7 +64,7 @@ def test_losses_equal_a_reference_that_walks_over_positions(mc_bert, wide):
     assert mc_bert.noise_channels == 6
     terms = mc_bert(wide).terms
     tokens, noise = wide["input_ids"], wide["noise"]
-    options = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
+    options = rest(wide)
     chosen, masked = mc_bert.hide(mc_bert.prepare(wide))
     assert (masked[chosen] == MASK).all()  # every chosen position is masked
     logits = mc_bert.generator(input_ids=masked, **options).logits
@@ -85,8 +83,8 @@ def test_losses_equal_a_reference_that_walks_over_positions(mc_bert, wide):
         here, gold = state[row, column], int(tokens[row, column])
         replaced = int(corrupted[row, column]) != gold
         listed = [int(at(channel)[row, column]) for channel in (3, 4, 5)]
-        rest = [c for c in (listed[1:] if replaced else listed) if c != gold]
-        listed = [gold, *rest] if replaced else rest
+        others = [c for c in (listed[1:] if replaced else listed) if c != gold]
+        listed = [gold, *others] if replaced else others
         scores = torch.stack(
             [here @ mc_bert.none + mc_bert.none_bias[0]]
             + [here @ table[c] + bias[c] for c in listed]

@@ -18,9 +18,7 @@ from road_ray.objectives.pretraining.electra import (
     detection_losses,
 )
 from road_ray.objectives.pretraining.generator import Frequencies
-from tests.objectives.conftest import MASK, SPECIAL, VOCAB
-
-OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
+from tests.objectives.conftest import MASK, OPTIONS, SPECIAL, VOCAB, rest
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def losses(electra, batch):
 def reference(electra, batch):
     """The two losses as the paper writes them, without sparing anything."""
     tokens, attention, noise = batch["input_ids"], batch["attention_mask"], batch["noise"]
-    options = {"attention_mask": attention, "token_type_ids": batch["token_type_ids"]}
+    options = rest(batch)
     chosen = choose(tokens, attention, noise[0], special_ids=SPECIAL)
     masked = mask(tokens, chosen, noise[1], mask_id=MASK)
     labels = tokens.masked_fill(~chosen, -100)

@@ -11,7 +11,7 @@ from road_ray.models.language_model import vocabulary_logits
 from road_ray.objectives.masking import sample
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.pretraining.generator import Frequencies, draw, is_frozen
-from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
+from tests.objectives.conftest import OPTIONS, SPECIAL, VOCAB, config_of
 
 
 def drawn_by(generator, hidden, gold, noise, *, temperature=1.0, disallow_correct=False):
@@ -82,9 +82,6 @@ def test_a_logit_that_is_not_finite_makes_a_loss_that_is_not_finite():
     loss, sampled, *_ = draw(logits, torch.tensor([0, 1]), torch.rand(2))
     assert not loss.isfinite()
     assert (sampled < 5).all()  # the discriminator looks them up before the loss is judged
-
-
-OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 
 
 def test_tying_all_is_refused_between_sizes(generator, discriminator):

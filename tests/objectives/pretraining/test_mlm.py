@@ -16,9 +16,7 @@ from road_ray.objectives.pretraining.mlm import (
     ReplaceMLM,
     copy_losses,
 )
-from tests.objectives.conftest import MASK, SPECIAL, config_of
-
-OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
+from tests.objectives.conftest import MASK, OPTIONS, SPECIAL, config_of, rest
 
 
 def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(generator, batch):
@@ -32,8 +30,7 @@ def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(generator, bat
     chosen = choose(tokens, batch["attention_mask"], noise[0], special_ids=SPECIAL)
     outputs = objective.model(
         input_ids=mask(tokens, chosen, noise[1], mask_id=MASK),
-        attention_mask=batch["attention_mask"],
-        token_type_ids=batch["token_type_ids"],
+        **rest(batch),
         labels=tokens.masked_fill(~chosen, -100),
     )
     outputs.loss.backward()
@@ -55,8 +52,7 @@ def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch)
     made = objective.corrupted(objective.prepare(batch))
     outputs = objective.model(
         input_ids=made.tokens,
-        attention_mask=batch["attention_mask"],
-        token_type_ids=batch["token_type_ids"],
+        **rest(batch),
         labels=batch["input_ids"].masked_fill(~made.chosen, -100),
     )
     assert_close(terms["mlm"].total / terms["mlm"].count, outputs.loss)
@@ -98,8 +94,7 @@ def test_all_real_tokens_count(generator, batch):
     made, real = objective.corrupted(objective.prepare(batch)), batch["attention_mask"].bool()
     hidden = objective.encoder(
         input_ids=made.tokens,
-        attention_mask=batch["attention_mask"],
-        token_type_ids=batch["token_type_ids"],
+        **rest(batch),
     ).last_hidden_state
     state = model.generator_predictions(hidden[real])
     chances = torch.softmax(model.generator_lm_head(state), -1)
