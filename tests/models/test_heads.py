@@ -15,7 +15,6 @@ from road_ray.models.heads import BEAM, STEPS, JointSpanHead, StochasticAnswerNe
 from road_ray.models.multitask import MultitaskModel, load_trained
 from tests.tiny_encoder import small_config
 
-BATCH = {"attention_mask": None}
 CONFIG = small_config(hidden_dropout_prob=0.0)
 SMALLEST = small_config(
     vocab_size=30, hidden_size=16, num_hidden_layers=1, max_position_embeddings=32

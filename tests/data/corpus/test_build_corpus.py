@@ -136,8 +136,6 @@ def files(directory):
 
 def bpe(**changes):
     """A tokenizer of the same vocabulary, with other parts."""
-    from transformers import PreTrainedTokenizerFast
-
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc", "ab", "bc"]
     merges = changes.get("merges", [("a", "b"), ("b", "c")])
     made = Tokenizer(models.BPE({word: n for n, word in enumerate(words)}, merges))

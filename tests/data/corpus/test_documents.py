@@ -2,6 +2,8 @@
 
 import gzip
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from road_ray.data.corpus.documents import Documents
@@ -21,9 +23,6 @@ def test_documents_are_parted_by_blank_lines_or_stand_in_text(tmp_path, name, co
 
 
 def test_a_directory_is_read_in_the_order_of_names(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     (tmp_path / "b").mkdir()
     pq.write_table(pa.table({"id": [1, 2], "text": ["P1", "P2"]}), tmp_path / "b" / "x.parquet")
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"A\n"))
@@ -54,9 +53,6 @@ def test_faults_are_named(tmp_path, name, content, says):
 
 
 def test_a_missing_column_is_named(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"texts": ["a"]}), tmp_path / "x.parquet")
     with pytest.raises(DataError, match="no column 'text'; found: texts; nearest"):
         list(Documents(tmp_path))
