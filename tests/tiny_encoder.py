@@ -11,6 +11,12 @@ TINY = EncoderConfig(
 )
 
 
+def size_of(family, **changes):
+    """``TINY`` in another family: BERT has one width for embeddings and states."""
+    width = {"embedding_size": 32} if family == "bert" else {}
+    return TINY.model_copy(update={"family": family} | width | changes)
+
+
 def small_config(**changes):
     """That of a tiny encoder over a vocabulary of sixty."""
     from transformers import ElectraConfig

@@ -1,5 +1,7 @@
 """Every family of encoders as student: trained, exported, loaded by transformers alone."""
 
+from functools import cache
+
 import pytest
 import torch
 import transformers
@@ -11,6 +13,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.architectures import input_names
 from road_ray.models.multitask import load_trained
 from tests.published import FAMILIES, load_multitask, publish
+from tests.tiny_encoder import padded_batch
 
 KINDS = {
     "classes": Classify(("no", "maybe", "yes")),
@@ -30,29 +33,13 @@ WITHOUT_HEAD = {  # in transformers
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """Directories of encoders by family, made when asked for."""
-    made = {}
-
-    def directory(family):
-        if family not in made:
-            made[family] = publish(tmp_path_factory.mktemp(family), family)
-        return made[family]
-
-    return directory
+    return cache(lambda family: publish(tmp_path_factory.mktemp(family), family))
 
 
-def inputs(kind, length=12, rows=2):
-    torch.manual_seed(1)
-    shape = (rows, 3, length) if isinstance(kind, Choose) else (rows, length)
-    mask = torch.ones(shape, dtype=torch.long)
-    mask[0, ..., 9:] = 0
-    ids = torch.randint(5, 50, shape)
-    segments = torch.zeros_like(ids)
-    segments[..., 5:] = 1
-    return {
-        "input_ids": ids.masked_fill(mask == 0, 0),
-        "attention_mask": mask,
-        "token_type_ids": segments * mask,
-    }
+def inputs(kind):
+    each = 3 if isinstance(kind, Choose) else 1
+    batch = padded_batch(*[9] * each, *[12] * each)
+    return {name: x.view(2, each, -1).squeeze(1) for name, x in batch.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)

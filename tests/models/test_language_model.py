@@ -1,5 +1,7 @@
 """Heads of language models, and weights that networks share."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -14,13 +16,9 @@ from road_ray.models.language_model import (
     tie,
     vocabulary_logits,
 )
-from tests.tiny_encoder import TINY as ELECTRA
-from tests.tiny_encoder import padded_batch
+from tests.tiny_encoder import padded_batch, size_of
 
-
-def size(family):
-    changes = {"embedding_size": 32 if family == "bert" else 16, "initializer_std": 0.2}
-    return ELECTRA.model_copy(update=changes | {"family": family})
+size = partial(size_of, initializer_std=0.2)
 
 
 @pytest.fixture
@@ -50,9 +48,7 @@ def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_generator_of_electra_s_kind_shares_any_embeddings(family):
     main = size(family)
-    small = ELECTRA.model_copy(
-        update={"hidden_size": 16, "heads": 1, "embedding_size": main.embedding_size}
-    )
+    small = size_of("electra", hidden_size=16, heads=1, embedding_size=main.embedding_size)
     generator, detector = new_language_model(small, 50), new_discriminator(main, 50)
     share(generator, detector, "embeddings")
     table = detector.get_input_embeddings().weight

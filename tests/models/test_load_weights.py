@@ -22,20 +22,14 @@ from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import hugging_face_config, load_encoder
 from road_ray.models.load_weights import label_order
-from tests import tiny_encoder
 from tests.published import publish
-
-TINY = tiny_encoder.TINY.model_copy(update={"intermediate_size": 48, "max_length_tokens": 64})
-
-
-def config_of(family):
-    width = {} if family != "bert" else {"embedding_size": 32}
-    return hugging_face_config(TINY.model_copy(update={"family": family} | width), 100)
+from tests.tiny_encoder import size_of
 
 
 def saved(kind, directory, family="electra"):
     torch.manual_seed(0)
-    model = kind(config_of(family)).eval()
+    size = size_of(family, intermediate_size=48, max_length_tokens=64)
+    model = kind(hugging_face_config(size, 100)).eval()
     model.save_pretrained(directory)
     return model
 

@@ -12,7 +12,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel, load_trained
 from tests.published import load_multitask
-from tests.tiny_encoder import TINY, padded_batch, small_config
+from tests.tiny_encoder import padded_batch, size_of, small_config
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 PARAPHRASE = Task("paraphrase", Classify(("different", "same")))
@@ -64,8 +64,7 @@ def test_the_head_of_another_task_is_refused(model, tmp_path, stored, wanted):
 
 
 def config_of(family):
-    changes = {"family": family, "layers": 1, "embedding_size": 32}
-    return hugging_face_config(TINY.model_copy(update=changes), 60)
+    return hugging_face_config(size_of(family, layers=1), 60)
 
 
 def labelled(model, directory, *names, task="nli"):
