@@ -15,7 +15,7 @@ from torch.testing import assert_close
 import road_ray as rr
 from road_ray.errors import InterruptedRunError
 from tests.chaos.runs import NOISE, InThread, killed, quiet, rows_of, stopped, trained, weights
-from tests.cluster import own_cluster, processes_with
+from tests.cluster import own_cluster, processes_with, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 
@@ -77,15 +77,12 @@ def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     environment |= [mark.split("=")]
     driver = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 900
-    while len(rows_of(run)) < 9 and driver.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: len(rows_of(run)) >= 9 or driver.poll() is not None, 900, 0.05)
     driver.kill()
     driver.wait()
     assert len(processes_with(mark)) > 1, "there was nothing to be orphaned"
     began = time.monotonic()
-    while processes_with(mark) and time.monotonic() < began + 60:
-        time.sleep(0.2)
+    until(lambda: not processes_with(mark), 60, 0.2)
     assert processes_with(mark) == {}
     record_property(
         "driver killed: processes left after", f"0 after {time.monotonic() - began:.1f} s"
