@@ -92,8 +92,7 @@ class Evaluation:
         assert self.split is not None, "rank 0 alone has predictions"
         rows, labels = self.split.examples, self.labels
         if self.spans:
-            squad.write_predictions(directory, self.spans, self.limit)
-            texts = squad.apply_threshold(self.spans, self.limit)
+            texts = squad.write_predictions(directory, self.spans, self.limit)
             labels = [texts[row.id] for row in rows]
         else:
             of_rows = {row.id: label for row, label in zip(rows, labels, strict=True)}

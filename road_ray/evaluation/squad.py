@@ -272,8 +272,9 @@ def _bag_f1(gold: list[str], predicted: list[str]) -> float:
 
 def write_predictions(
     directory: Path, predictions: Sequence[SpanPrediction], threshold: float
-) -> None:
-    """Write ``predictions.json``, ``nbest_predictions.json``, ``null_odds.json``, as BERT does.
+) -> dict[str, str]:
+    """Write ``predictions.json``, ``nbest_predictions.json``, ``null_odds.json``, as BERT does;
+    return the first, the answers by id.
 
     The official script reads the first (threshold applied) and the last (as ``--na-prob-file``).
     ``nbest_predictions.json`` holds spans only, without an entry for "no answer".
@@ -287,3 +288,4 @@ def write_predictions(
     write_json_atomic(directory / "predictions.json", texts, ascii_only=False)
     write_json_atomic(directory / "nbest_predictions.json", listed, ascii_only=False)
     write_json_atomic(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})
+    return texts

@@ -91,12 +91,14 @@ class Corpus:
     @cached_property
     def lengths(self) -> Longs:
         """Tokens in each row."""
-        return self._of_rows(lambda shard: np.diff(shard.bounds))
+        found: Longs = self._of_rows(lambda shard: np.diff(shard.bounds))
+        return found
 
     @cached_property
     def first_segment(self) -> Ints:
         """Length of segment 0 in each row, special tokens included."""
-        return self._of_rows(lambda shard: shard.first_segments)
+        found: Ints = self._of_rows(lambda shard: shard.first_segments)
+        return found
 
     def _of_rows(self, of_shard: Callable[[OpenShard], Any]) -> Any:
         if isinstance(self.shards, tuple):
@@ -163,7 +165,7 @@ def open_corpus(place: Path | Storage, data: CorpusConfig) -> Corpus:
         opened = cached = CachedShards(place, shards, data, num_shuffled + 2)
         expect = cached.expect
     starts = np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
-    window_rows = (num_shuffled or 0) * max(shard.rows for shard in shards)
+    window_rows = (num_shuffled or 0) * max((shard.rows for shard in shards), default=0)
     where = place if isinstance(place, Path) else str(place)
     return Corpus(where, opened, starts, manifest, window_rows, expect)
 
