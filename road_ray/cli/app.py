@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -185,6 +185,20 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
     typer.echo(f"next: {next_command}")
 
 
+def _once() -> Callable[[logging.LogRecord], bool]:
+    """Return a filter that shows a warning once, not once for every seed, trial or data set."""
+    shown: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        is_first = (text := record.getMessage()) not in shown
+        shown.add(text)
+        return is_first
+
+    return is_new
+
+
 class _Redacting(logging.Formatter):
     """Formatter that masks the secrets of the environment and of addresses."""
 
@@ -193,23 +207,14 @@ class _Redacting(logging.Formatter):
 
 
 def _configure_logging() -> None:
-    """Configure logging to standard error; warnings and errors have a prefix. A warning is shown
-    once, not once for every seed, trial or data set.
-    """
+    """Configure logging to standard error; warnings and errors have a prefix."""
     logging.addLevelName(logging.INFO, "")
     logging.addLevelName(logging.WARNING, "warning: ")
     logging.addLevelName(logging.ERROR, "error: ")
     logging.basicConfig(level=logging.WARNING)
-    shown: Counter[str] = Counter()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        is_warning = record.levelno == logging.WARNING
-        shown.update([record.getMessage()] if is_warning else [])
-        return not is_warning or shown[record.getMessage()] == 1
-
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
-        handler.addFilter(is_new)
+        handler.addFilter(_once())
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 
