@@ -60,19 +60,18 @@ def test_classes_are_scored_and_named(model, split, tmp_path):
     labels = task("mnli").kind.labels
     gold = [labels[int(label)] for label in chosen.features.gold["labels"]]
     right = sum(
-        predicted == known
-        for predicted, known in zip(evaluation.labels.values(), gold, strict=True)
+        predicted == known for predicted, known in zip(evaluation.labels, gold, strict=True)
     )
     most = max(map(gold.count, gold))
     assert evaluation.metrics == {
         "accuracy": pytest.approx(100 * right / len(gold)),
         "majority_accuracy": pytest.approx(100 * most / len(gold)),
-        "predicted_labels": len(set(evaluation.labels.values())),
+        "predicted_labels": len(set(evaluation.labels)),
     }
     assert evaluation.threshold is None
     evaluation.write(tmp_path)
     written = json.loads((tmp_path / "predictions.json").read_text())
-    assert list(written.items()) == list(evaluation.labels.items())
+    assert list(written.values()) == list(evaluation.labels)
     assert list(written) == [example.id for example in chosen.examples]
 
 
