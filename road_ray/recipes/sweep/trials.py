@@ -26,7 +26,7 @@ from road_ray.distributed.tune.one_trial import (
     trial_directory,
 )
 from road_ray.distributed.tune.search_config import Range, decode_params
-from road_ray.errors import ConfigError, Problem, ResourceError, nearest
+from road_ray.errors import ConfigError, Problem, ResourceError, did_you_mean
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
@@ -156,10 +156,9 @@ def _of_metrics(config: SweepConfig, last: Config, where: str) -> Iterator[Probl
     verb, allowed = config.stages[-1].verb, [*final_metrics(last), *COSTS]
     for metric in config.metric:
         if metric not in allowed:
-            near = nearest(metric, allowed, 0.4)
-            message = f"metric = {metric}: `road {verb}` does not report it\n    allowed: "
-            remedy = f"did you mean {near!r}?" if near else "use one of these"
-            yield Problem(where, message + ", ".join(allowed), remedy)
+            message = f"metric = {metric}: `road {verb}` does not report it"
+            message += f"{did_you_mean(metric, allowed)}\n    allowed: {', '.join(allowed)}"
+            yield Problem(where, message, "use one of these")
             return
     periodic = periodic_metrics(last)
     if config.scheduler != "none" and config.metric[0] not in periodic:
