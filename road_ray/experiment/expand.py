@@ -161,14 +161,15 @@ class Experiment:
         """Return the evaluation of an arm's joined teachers on a data set, and their job."""
         data = self._data(target)
         ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
-        read = {name: getattr(data, name) for name in SourceConfig.model_fields}
         config = CombineConfig(
             run_dir=self.config.run_dir / at,
             seed=seed,
             console=self.config.console,
             init=str(self.config.run_dir / ensemble / "teachers.json"),
             tune_threshold_on=target,
-            data=EvaluateDataConfig(datasets=data.evaluated_on, **read),
+            data=EvaluateDataConfig(
+                datasets=data.evaluated_on, **vars(as_base(SourceConfig, data))
+            ),
             combine=arm.combine,
         )
         return config, [ensemble]
@@ -251,8 +252,8 @@ class Experiment:
             changes["data.max_batch_tokens"] = stage.batch_factor * data.max_batch_tokens
         taught = []
         for dataset in data.datasets if stage.teachers else ():
-            learnt = {name: getattr(data, name) for name in SourceConfig.model_fields}
-            learnt |= {"batch_size": config.data.batch_size, "epochs": config.data.epochs}
+            own = {"batch_size": config.data.batch_size, "epochs": config.data.epochs}
+            learnt = vars(as_base(SourceConfig, data)) | own
             of_dataset = DistillDataConfig(dataset=dataset, **learnt)
             # Apart from those of students, who may have other rows and lengths.
             ensemble = self._ensemble(stage.teachers, of_dataset, {}, seed, "mixture-")

@@ -208,14 +208,7 @@ def _setup(run: RunRecord) -> list[Block]:
 _TITLES = {
     "train/grad_norm": "Gradient norm",
     "train/lr": "Learning rate",
-    "train/generator": "Generator loss (nats)",
-    "train/discriminator": "Discriminator loss (nats)",
     "train/detection_auc": "Detection, area under the ROC curve",
-    "train/replaced_fraction": "Share of tokens replaced",
-    "train/generator_accuracy": "Generator accuracy",
-    "train/generator_entropy": "Generator entropy (nats)",
-    "train/grad_norm_generator": "Gradient norm of the generator",
-    "train/grad_norm_discriminator": "Gradient norm of the discriminator",
     "time/tokens_per_second": "Tokens a second",
 }
 _MOST_CURVES = 24

@@ -63,7 +63,7 @@ def test_every_verb_has_its_loss_and_main_figures_as_tiles(tmp_path):
     run = RunRecord(tmp_path, {"generator": {}}, rows=rows)
     tiles = {name: (value, remark) for name, value, remark in run_page(run).tiles}
     assert tiles["Detection, area under the ROC curve"][0] == "0.800"
-    assert tiles["Generator loss (nats)"] == ("6.000", "8.000 at the first row")
+    assert tiles["Loss on generator (nats)"] == ("6.000", "8.000 at the first row")
 
 
 def test_a_tile_of_a_cut_run_has_no_paper_beside_it(write_run, tmp_path):
