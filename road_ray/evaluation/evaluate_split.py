@@ -358,13 +358,13 @@ def _scored(row: Any, label: Any, kind: Kind) -> tuple[float, dict[str, Any]]:
         tag = "missed" if not label else "invented" if not row.answers else f"F1 {100 * score:.0f}"
         gold, label = row.answers[0].text if row.answers else _NOTHING, label or _NOTHING
     elif isinstance(kind, Tag):
-        tagged = zip(row.words, row.tags, label.split(), strict=True)
+        tagged = zip(row.words, row.tags, label.split(), strict=False)  # a tag may have spaces
         wrong = [(word, tag, other) for word, tag, other in tagged if tag != other]
         ask, score = " ".join(row.words), 1 - len(wrong) / max(len(row.words), 1)
         gold = ", ".join(f"{word}: {tag}" for word, tag, _ in wrong)
         label = ", ".join(f"{word}: {other}" for word, _, other in wrong)
     elif isinstance(kind, Regress):
-        gap = abs(float(row.label) - float(label)) / (kind.high - kind.low)
+        gap = abs(float(row.label) - float(label)) / kind.range
         gold, label, score = row.label, f"{float(label):.2f}", 1 - gap if gap >= 0.1 else 1.0
     elif isinstance(kind, MultiLabel):
         own, other = {*listed_labels(row.label, row.where)}, {*label}
