@@ -310,12 +310,10 @@ def _targets(config: ReproduceConfig) -> dict[str, dict[str, Any]]:
         return config.targets
     if config.data.dataset:
         return {config.data.dataset: {}}
-    targets = config.experiment.targets
-    if config.data.evaluate_on is None:
-        return targets
+    given = "" if config.data.evaluate_on is None else "data.evaluate_on"
     return {
-        name: {key: value for key, value in keys.items() if key != "data.evaluate_on"}
-        for name, keys in targets.items()
+        name: {key: value for key, value in keys.items() if key != given}
+        for name, keys in config.experiment.targets.items()
     }
 
 

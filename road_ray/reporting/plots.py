@@ -171,9 +171,8 @@ def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Pat
         paths.append(directory / f"{number:02d}-{name}.{kind}")
         plot.figure.set_facecolor("white")
         plot.figure.suptitle(short_label(plot.title, 60), x=0.01, ha="left", weight="bold")
-        undated = {"svg": "Date", "pdf": "CreationDate"}.get(kind)
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)  # undated
         with _style():
-            metadata = {undated: None} if undated else None
             plot.figure.savefig(paths[-1], format=kind, dpi=_PNG_DPI, metadata=metadata)
     return paths
 

@@ -30,7 +30,7 @@ def write_model_record(directory: Path, **fields: object) -> None:
 
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
 _OF_FILES |= {"first_rows"}
-_OF_ONE_RUN = {"cache", "max_rows", "max_judged_rows"}
+_OF_ONE_RUN = {"max_rows", "max_judged_rows"}
 
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
@@ -70,9 +70,8 @@ def _columns(split: Split) -> dict[str, Any]:
             choices = list(columns[1:]) if named else "choices"
             return {"question": columns[0] if named else "question", "choices": choices}
     fields = ("text", "text_pair")[: len(example.texts)]
-    if len(columns) != len(fields):
-        return dict(zip(fields, fields, strict=True))
-    pairs = zip(fields, columns, strict=True)
+    known: tuple[Any, ...] = columns if len(columns) == len(fields) else fields
+    pairs = zip(fields, known, strict=True)
     return {f: c if isinstance(c, str) and "|" not in c else f for f, c in pairs}
 
 

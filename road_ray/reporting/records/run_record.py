@@ -229,9 +229,7 @@ def describe_model(facts: ModelFacts) -> str:
         corpus = facts["corpus"]
         tokens, source = corpus.get("tokens", 0), str(corpus.get("source", "")).split(",")[0]
         return f"{facts.get('objective', 'pre-trained')} on {tokens:,} tokens of {source}"
-    sets = ", ".join(facts.get("datasets") or ())
-    how = "distilled on" if facts.get("teachers") else "trained on"
-    seed = f", seed {facts['seed']}" if facts.get("seed") is not None else ""
-    if not sets:
+    if not (sets := facts.get("datasets")):
         return "not made by road_ray" if "found" in facts else "no details"
-    return f"{how} {sets}{seed}"
+    seed = f", seed {facts['seed']}" if facts.get("seed") is not None else ""
+    return f"{'distilled' if facts.get('teachers') else 'trained'} on {', '.join(sets)}{seed}"
