@@ -32,9 +32,8 @@ def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_
 
 
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
-    config = override(preset_config("glue_from_mnli"), {"init": "x", "num_seeds": 2})
-    config = override(config, {"data.root": None, "run_dir": tmp_path})
-    runs = finetunings(config)
+    changes = {"init": "x", "num_seeds": 2, "data.root": None, "run_dir": tmp_path}
+    runs = finetunings(override(preset_config("glue_from_mnli"), changes))
     first = [item for item in runs if item.init == "x"]
     second = runs[len(first) :]
     assert {item.data.dataset for item in second} == {"rte", "stsb", "mrpc"}

@@ -85,7 +85,7 @@ def card_of(run, architecture, lineage=LINEAGE):
     return write_card(run / "hf", lineage).read_text(encoding="utf-8")
 
 
-def test_what_the_run_tells_is_told(run_directory):
+def test_what_the_run_tells_is_told_and_limits_follow_from_it(run_directory, write_run, tmp_path):
     more = LINEAGE | {"max_length_tokens": 256}
     text = card_of(run_directory, "ElectraForQuestionAnswering", more)
     for said in (
@@ -97,9 +97,6 @@ def test_what_the_run_tells_is_told(run_directory):
         "- initialised from: `runs/mtl` (not on this machine)",
     ):
         assert said in text
-
-
-def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
     data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
     run = write_run(tmp_path / "r", data=data, tracking={"api_key": "very-secret-value"})
     text = card_of(run, "ElectraForPreTraining")

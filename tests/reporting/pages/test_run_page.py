@@ -33,20 +33,16 @@ def test_every_part_of_a_distillation_is_there(run_directory):
     assert "3 of 3" in html
 
 
-def test_a_run_that_has_only_begun_says_so(run_directory):
+def test_faults_are_listed_and_routine_events_folded_away_of_a_run_that_has_begun(run_directory):
     for name in ("metrics.json", "metrics.jsonl"):
         (run_directory / name).unlink()
-    page = run_page(read_run(run_directory))
-    assert "Not finished" in page.about
-    assert "No final metrics." in render(page)
-
-
-def test_faults_are_listed_and_routine_events_folded_away(run_directory):
     event = {"time": "2026-01-02T03:04:05.678+00:00", "kind": "teacher_replaced", "teacher": 2}
     write_rows(run_directory / "events.jsonl", [event, {"kind": "phase", "step": 3}])
-    html = render(run_page(read_run(run_directory)))
-    for text in ("2026-01-02 03:04:05", "teacher_replaced", "teacher: 2", "routine events: 1"):
-        assert text in html
+    page = run_page(read_run(run_directory))
+    assert "Not finished" in page.about
+    told = ("2026-01-02 03:04:05", "teacher_replaced", "teacher: 2", "routine events: 1")
+    for text in ("No final metrics.", *told):
+        assert text in render(page)
 
 
 def test_a_label_with_a_slash_keeps_its_name(tmp_path):
@@ -98,13 +94,9 @@ def test_the_best_checkpoint_is_marked(tmp_path):
     (chart,) = curves(run)
     assert chart.axes.lines[1].get_xydata().tolist() == [[2.0, 80.0]]
     assert "best checkpoint, step 2: the final model" in chart.note
-
-
-def test_a_run_that_stopped_early_tells_the_steps_that_it_made(tmp_path):
-    rows = [{"step": 30, "train/sst2": 1.0}, {"step": 30, "eval/sst2/accuracy": 50.0}]
-    event = {"kind": "stopped_early", "step": 30, "best_step": 10}
-    run = RunRecord(tmp_path, rows=rows, events=[event])
-    assert ("steps", "30", "stopped early, the best is step 10") in run_page(run).tiles
+    event = {"kind": "stopped_early", "step": 3, "best_step": 2}
+    stopped = run_page(RunRecord(tmp_path, rows=rows, events=[event]))
+    assert ("steps", "3", "stopped early, the best is step 2") in stopped.tiles
 
 
 CLASSES = {
