@@ -5,8 +5,7 @@ for spans are ours; ``docs/guides/models.md`` has them.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.examples import Bytes, Features, Ints, SpanExample, TagExample
+from road_ray.data.examples import Bytes, Features, Ints, Longs, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
@@ -25,48 +24,41 @@ from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError
 from road_ray.models.architectures import longest_row_of
 
+TextsOf = Callable[[Longs, int], dict[str, Any]]
+"""``row_texts`` of a split: a function of the numbers of rows and a width."""
 PAD_LOGIT = -10000.0  # of padding positions: finite, exact in fp16, 0 after a softmax
 _WIDEST = 32  # characters that complete a word at an end of a window
 
 
-@dataclass(frozen=True)
-class RowTexts:
-    """Texts of rows, with the positions of the student's tokens in them.
+def row_texts(split: Split, rows: Features, numbers: Longs, width: int) -> dict[str, Any]:
+    """Return ``texts`` ``[B]`` of the rows of these numbers, with the positions of the student's
+    tokens in them: for spans ``offsets`` ``[B, 2, width]`` and for tags ``words`` ``[B, width]``.
 
-    ``features`` are those of the split; of spans they have ``offsets``.
+    ``rows`` are the features of the split; of spans they have ``offsets``.
     """
-
-    split: Split
-    features: Features
-
-    def of(self, numbers: NDArray[np.int64], width: int) -> dict[str, Any]:
-        """Return ``texts`` ``[B]``, for spans ``offsets`` ``[B, 2, width]`` and for tags ``words``
-        ``[B, width]``, of the rows of these numbers.
-        """
-        rows = self.features
-        texts = np.empty(len(numbers), object)
-        offsets = np.full((len(numbers), 2, width), -1, np.int32)
-        words = np.full((len(numbers), width), -1, np.int32)
-        for index, number in enumerate(numbers.tolist()):
-            example = self.split.examples[int(rows.example[number])]
-            begin, end = int(rows.bounds[number]), int(rows.bounds[number + 1])
-            if isinstance(example, SpanExample) and rows.offsets is not None:
-                texts[index], shown = _question_and_slice(example, rows.offsets[begin:end])
-                offsets[index, :, : end - begin] = shown.T
-            elif isinstance(example, TagExample) and rows.words is not None:
-                shown = rows.words[begin:end]
-                here = shown[shown >= 0].tolist() or [0, -1]
-                # From the first word that the row has to its last; some between may lack tokens.
-                texts[index] = example.words[here[0] : here[-1] + 1]
-                words[index, : end - begin] = np.where(shown >= 0, shown - here[0], -1)
-            else:
-                texts[index] = example.texts
-        inputs: dict[str, Any] = {"texts": texts}
-        if rows.offsets is not None:
-            inputs["offsets"] = torch.from_numpy(offsets)
-        if rows.words is not None:
-            inputs["words"] = torch.from_numpy(words)
-        return inputs
+    texts = np.empty(len(numbers), object)
+    offsets = np.full((len(numbers), 2, width), -1, np.int32)
+    words = np.full((len(numbers), width), -1, np.int32)
+    for index, number in enumerate(numbers.tolist()):
+        example = split.examples[int(rows.example[number])]
+        begin, end = int(rows.bounds[number]), int(rows.bounds[number + 1])
+        if isinstance(example, SpanExample) and rows.offsets is not None:
+            texts[index], shown = _question_and_slice(example, rows.offsets[begin:end])
+            offsets[index, :, : end - begin] = shown.T
+        elif isinstance(example, TagExample) and rows.words is not None:
+            shown = rows.words[begin:end]
+            here = shown[shown >= 0].tolist() or [0, -1]
+            # From the first word that the row has to its last; some between may lack tokens.
+            texts[index] = example.words[here[0] : here[-1] + 1]
+            words[index, : end - begin] = np.where(shown >= 0, shown - here[0], -1)
+        else:
+            texts[index] = example.texts
+    inputs: dict[str, Any] = {"texts": texts}
+    if rows.offsets is not None:
+        inputs["offsets"] = torch.from_numpy(offsets)
+    if rows.words is not None:
+        inputs["words"] = torch.from_numpy(words)
+    return inputs
 
 
 def _question_and_slice(

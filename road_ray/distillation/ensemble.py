@@ -18,7 +18,7 @@ from torch import Tensor
 
 from road_ray.data.examples import Ints, Longs
 from road_ray.data.task_and_dataset import Task
-from road_ray.distillation.cross_tokenizer import PAD_LOGIT, RowTexts
+from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextsOf
 from road_ray.distillation.teacher import Teacher, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions
 
@@ -71,11 +71,11 @@ def submitted(
     yield from waiting
 
 
-def numbered(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Return metrics by teacher as one mapping with names such as ``teachers/outside_0``."""
+def numbered(metrics: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return metrics of each teacher as one mapping with names such as ``teachers/outside_0``."""
     return {
         f"teachers/{name}_{number}": value
-        for number, of_teacher in metrics.items()
+        for number, of_teacher in enumerate(metrics)
         for name, value in of_teacher.items()
     }
 
@@ -121,7 +121,7 @@ class LocalEnsemble(Ensemble):
             stream.wait_stream(torch.cuda.current_stream(stream.device))
         with torch.cuda.stream(stream):  # without a GPU it does nothing
             answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
-        self.stats = numbered({n: teacher.stats for n, teacher in enumerate(self.teachers)})
+        self.stats = numbered(teacher.stats for teacher in self.teachers)
         return stacked(answers)
 
 
@@ -131,16 +131,16 @@ class RowEnsemble(Ensemble):
     ``members[k]`` are the models that answer the rows of fold ``k``, those that were trained
     without it; ``folds`` ``[rows]`` is the fold of each row. On their own training rows teachers
     are nearly always right, so correctness carries no information there; out of fold their accuracy
-    is that on new data. Other models are the one member, for fold 0. ``texts`` are for models with
-    another tokenizer than the student's. ``files`` are the teachers that are no models, by their
-    number among those of a row: functions of rows and width.
+    is that on new data. Other models are the one member, for fold 0. ``texts`` gives those of rows
+    to models with another tokenizer than the student's. ``files`` are the teachers that are no
+    models, by their number among those of a row. Both are functions of rows and width.
     """
 
     def __init__(
         self,
         members: Sequence[Ensemble],
         folds: Ints,
-        texts: RowTexts | None = None,
+        texts: TextsOf | None = None,
         files: Mapping[int, Callable[[Longs, int], Tensor]] = MappingProxyType({}),
     ) -> None:
         self.members, self.files = tuple(members), dict(files)
@@ -152,7 +152,7 @@ class RowEnsemble(Ensemble):
         number, its places in the batch and the handle.
         """
         numbers, width = torch.as_tensor(batch["rows"]).cpu().numpy(), batch["input_ids"].shape[-1]
-        texts = {} if self._texts is None else self._texts.of(numbers, width)
+        texts = {} if self._texts is None else self._texts(numbers, width)
         inputs = inputs_of({**batch, **texts})
         folds, parts = self._folds[numbers], []
         for fold in sorted({*folds.tolist()}) if self.members else ():

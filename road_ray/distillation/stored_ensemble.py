@@ -370,7 +370,7 @@ class StoredEnsemble(Ensemble):
         Raises ``DataError`` for a row that a teacher was not asked.
         """
         answers, figures = zip(*(tables.logits(handle) for tables in self.tables), strict=True)
-        self.stats = numbered(dict(enumerate(figures)))
+        self.stats = numbered(figures)
         return torch.stack(answers)
 
     def label(self, batches: Batches, live: Live) -> int:

@@ -47,7 +47,7 @@ class Teacher:
 
     With another tokenizer than the student's it has a ``reader``, and ``logits`` needs the
     ``texts`` of the rows, ``[B]`` tuples; for spans ``offsets`` ``[B, 2, L]`` and for tags
-    ``words`` ``[B, L]`` of the student's tokens, as ``RowTexts`` makes them. ``stats`` are sums
+    ``words`` ``[B, L]`` of the student's tokens, as ``row_texts`` makes them. ``stats`` are sums
     over the rows of the last answer: none for the student's tokenizer.
     """
 

@@ -147,7 +147,7 @@ class ActorEnsemble(Ensemble):
         self._open -= set(refs)
         self.stats = {  # seconds of the slowest forward pass, figures of the teachers
             "time/teacher_busy_seconds": max(busy for _, busy, _ in answers),
-            **numbered({n: figures for n, (_, _, figures) in enumerate(answers)}),
+            **numbered(figures for _, _, figures in answers),
         }
         tensors = [torch.tensor(array, dtype=torch.float32) for array, _, _ in answers]
         return stacked(tensors)

@@ -16,8 +16,8 @@ from road_ray.data.load_split import Split
 from road_ray.distillation.annotate import allowed_of
 from road_ray.distillation.cross_tokenizer import (
     PAD_LOGIT,
-    RowTexts,
     _question_and_slice,
+    row_texts,
     transfer_spans,
 )
 from road_ray.distillation.ensemble import LocalEnsemble
@@ -68,8 +68,8 @@ def batch_of(name, tokenizer, **limits):
     rows = encode(EXAMPLES[name], entry, task, tokenizer, spans | limits)
     numbers = np.arange(len(rows))
     batch = pad(rows, numbers, pad_id=tokenizer.pad_token_id)
-    texts = RowTexts(Split(entry, task, EXAMPLES[name], rows), rows)
-    return dict(batch) | texts.of(numbers, batch["input_ids"].shape[-1])
+    split = Split(entry, task, EXAMPLES[name], rows)
+    return dict(batch) | row_texts(split, rows, numbers, batch["input_ids"].shape[-1])
 
 
 @pytest.mark.parametrize("name", ["squad_v2", "conll2003"])

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from road_ray.data.encode_examples import row_limit
-from road_ray.data.load_split import Split, find_dataset, row_features
+from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.model_files import check_hashes, head_or_only, locate_model, read_config
 from road_ray.data.task_and_dataset import Span, Task
-from road_ray.distillation.cross_tokenizer import RowTexts, TextReader
+from road_ray.distillation.cross_tokenizer import TextReader
 from road_ray.distillation.teacher_directory import (
     ANSWERS_FOR,
     LABEL_MAP,
@@ -184,13 +184,14 @@ def check_truncation(teachers: Teachers, split: Split) -> None:
     The longest of the rows that the student reads whole are read; of spans, what its windows show.
     A tagged sentence is never truncated.
     """
+    if (texts := teachers.texts(split)) is None:
+        return
     lengths, data = split.features.lengths, teachers.config.data
     whole = np.arange(len(lengths))
     if not isinstance(split.task.kind, Span):
         whole = np.flatnonzero(lengths < row_limit(data.max_length_tokens, split.task))
     longest = whole[np.argsort(-lengths[whole], kind="stable")][:_LONGEST_ROWS]
-    width = int(lengths.max(initial=1))
-    shown = RowTexts(split, row_features(split, teachers.tokenizer, data)).of(longest, width)
+    shown = texts(longest, int(lengths.max(initial=1)))
     for number, entry in enumerate(teachers.models):
         if ANSWERS_FOR not in entry:
             continue

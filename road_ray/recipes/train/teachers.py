@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from road_ray.data.task_and_dataset import Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_folds
 from road_ray.distillation.annotate import annotate
-from road_ray.distillation.cross_tokenizer import RowTexts
+from road_ray.distillation.cross_tokenizer import TextsOf, row_texts
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble
 from road_ray.distillation.stored_ensemble import Members, StoredEnsemble
 from road_ray.distillation.teacher import check_parity
@@ -127,7 +128,7 @@ class Teachers:
             of_row += f" a row, of {self.folds} folds" if self.folds > 1 else ""
             rows_of_split = counted(len(split.examples), "row")
             _log.info("%s: %s; %s, rule %s", split.dataset.name, rows_of_split, of_row, rule)
-        texts = self._texts(split)
+        texts = self.texts(split)
         members = [
             models._open(split, texts, rows, some, worker, on_event)
             for models, rows, some in self._by_fold(split, actors)
@@ -149,21 +150,21 @@ class Teachers:
         of them every row, those of folds the rows that they have not seen. ``actors`` are the
         caller's, if it has started them.
         """
-        texts = self._texts(split)
+        texts = self.texts(split)
         for models, rows, some in self._by_fold(split, actors):
             if len(rows):  # a fold of few rows may have none
                 models._label(split, texts, rows, some)
 
-    def _texts(self, split: Split) -> RowTexts | None:
-        """Return the texts of the rows, if a model needs them."""
+    def texts(self, split: Split) -> TextsOf | None:
+        """Return the function that gives the texts of rows, if a model needs them."""
         if not self.mixed:
             return None
-        return RowTexts(split, row_features(split, self.tokenizer, self.config.data))
+        return partial(row_texts, split, row_features(split, self.tokenizer, self.config.data))
 
-    def _batch(self, split: Split, texts: RowTexts | None, rows: Longs) -> dict[str, Any]:
+    def _batch(self, split: Split, texts: TextsOf | None, rows: Longs) -> dict[str, Any]:
         """Return the batch of these rows, as a model is asked for them."""
         batch: dict[str, Any] = {**pad(split.features, rows, pad_id=pad_id_of(self.tokenizer))}
-        return batch if texts is None else batch | texts.of(rows, batch["input_ids"].shape[-1])
+        return batch if texts is None else batch | texts(rows, batch["input_ids"].shape[-1])
 
     def _by_fold(
         self, split: Split, actors: ActorEnsemble | None
@@ -182,7 +183,7 @@ class Teachers:
     def _open(
         self,
         split: Split,
-        texts: RowTexts | None,
+        texts: TextsOf | None,
         rows: Longs,
         actors: ActorEnsemble | None,
         worker: Worker,
@@ -213,7 +214,7 @@ class Teachers:
         return ensemble
 
     def _label(
-        self, split: Split, texts: RowTexts | None, rows: Longs, actors: ActorEnsemble | None
+        self, split: Split, texts: TextsOf | None, rows: Longs, actors: ActorEnsemble | None
     ) -> None:
         """Have these models answer the ``rows`` that have no answer in their tables."""
 

@@ -109,7 +109,6 @@ def _rows_of_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> 
     for name, found in teachers.items():
         if found.mixed or found.files or found.store is not None:
             rows[name] = read(config, name, "train", found.tokenizer)
-        if found.mixed:
             check_truncation(found, rows[name])
     return rows
 
