@@ -35,17 +35,6 @@ def test_entropy_reads_no_labels(kind):
     assert not torch.allclose(weights[:, 2], torch.ones_like(weights[:, 2]))
 
 
-@pytest.mark.parametrize("name", WEIGHTINGS)
-@every_kind
-def test_weights_preserve_the_mean_where_somebody_is_right(name, kind):
-    logits, targets = rule_case(kind)
-    somebody = (logits.argmax(-1) == targets).any(0)
-    assert somebody.any()
-    assert not somebody.all()
-    sums = resolve(name)(logits, targets).sum(0)
-    assert_close(sums[somebody], torch.full_like(sums[somebody], M))
-
-
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_what_is_not_allowed_has_no_say(name):
     """Padding and question of a span, whatever the teachers say there."""

@@ -127,14 +127,6 @@ def test_an_unknown_rule_is_answered_with_the_nearest():
         weighting.resolve("correctnes")
 
 
-def test_the_weights_of_tags_are_those_of_each_token():
-    logits = torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(1))
-    targets = torch.tensor([[0, 1, 2, 3, -100], [3, 2, 1, 0, -100]])
-    weights = correctness(logits, targets)
-    apart = correctness(logits.flatten(1, 2), targets.flatten())
-    assert_close(weights.flatten(1), apart)
-
-
 def log(*probabilities):
     return torch.tensor(probabilities).log()
 

@@ -1,6 +1,5 @@
 """``Ensemble`` in a script: without a cluster, and with teachers in process."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,14 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from road_ray.data.task_and_dataset import Classify, MultiLabel, Regress, Task
+from road_ray.data.task_and_dataset import Classify, Regress, Task
 from road_ray.distillation import weighting
-from road_ray.distillation.losses import two_classes
 from road_ray.distributed.public_ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from tests.cluster import short_directory
 from tests.forked_workers import FORKED
-from tests.tiny_teacher import LABELS as MOODS
 from tests.tiny_teacher import make_batch, make_teacher
 
 LABELS = ("negative", "positive")
@@ -44,21 +41,13 @@ def test_soft_targets_are_the_weighted_logits(directories):
             assert all(torch.equal(x["soft_logits"], expected) for x in stream)
 
 
-def test_numbers_in_a_column_are_numbers_and_several_labels_have_soft_targets(tmp_path):
+def test_numbers_in_a_column_are_numbers(tmp_path):
     place, numbers = make_teacher(tmp_path / "numbers", kind="similarity"), torch.rand(6)
     with Ensemble([place], task=Task("own", Regress(0, 1)), host="process") as ensemble:
         batches = [batch() | {"labels": labels} for labels in (numbers, numbers[:, None])]
         row, column = (ensemble.soft_targets(x) for x in batches)
         assert torch.equal(row, column)
         assert torch.equal(column, ensemble.logits(batches[1])[0])
-    moods = make_teacher(tmp_path / "moods")
-    config = json.loads((moods / "config.json").read_text())
-    config["problem_type"] = "multi_label_classification"
-    (moods / "config.json").write_text(json.dumps(config))
-    with Ensemble([moods], host="process", task=Task("own", MultiLabel(MOODS))) as ensemble:
-        several = batch() | {"labels": torch.ones(6, 3)}
-        expected = two_classes(ensemble.logits(several)[0])
-        assert torch.equal(ensemble.soft_targets(several), expected)
 
 
 def test_task_and_labels_are_those_of_the_directories(tmp_path):
