@@ -214,8 +214,8 @@ class AsyncSaver:
         try:
             RemoteCopy(config.mirror, keep=config.keep_checkpoints).push(directory)
         except ResourceError as error:  # an event: the checkpoint itself is there
-            _log.warning("%s", error)
-            self._training.journal.event("mirror_failed", checkpoint=directory.name)
+            journal = self._training.journal
+            journal.event("mirror_failed", str(error), warn=True, checkpoint=directory.name)
 
 
 def _copy_on_cpu(objective: Objective) -> Objective:

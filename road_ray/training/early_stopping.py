@@ -85,9 +85,9 @@ class PeriodicEvaluation:
             self._worker.barrier()
             self.over = self._is_over()
             if self.over and not last and self._worker.is_main:
-                text = "no better figure in %d evaluations: ended after step %d, best at step %d"
-                _log.info(text, self._patience, done, self._best_step)
-                self._training.journal.event("stopped_early", step=done, best_step=self._best_step)
+                best, text = self._best_step, f"no better figure in {self._patience} evaluations: "
+                text += f"ended after step {done}, best at step {best}"
+                self._training.journal.event("stopped_early", text, step=done, best_step=best)
         return last or self.over
 
     def _assemble(self) -> None:

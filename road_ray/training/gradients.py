@@ -1,6 +1,5 @@
 """Gradient of a step: averaged over its passes and all workers, and checked before the update."""
 
-import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,6 @@ from road_ray.training.checkpoint_state import AsyncSaver
 from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker
-
-_log = logging.getLogger(__name__)
 
 _WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
 _LEAST_STEPS = 10  # needed to know the usual level
@@ -197,14 +194,12 @@ class LossGuard:
         if not self.is_spike(loss):
             return
         rows = {"datasets": result.datasets, "rows": _rows_of(result)}
-        journal.event("loss_spike", step=step, loss=loss, largest_before=largest, **rows)
+        text = f"step {step}: the loss jumped to {loss:.4g}; the largest of the steps before was "
+        text += f"{largest:.4g}\n  data: {datasets}; the rows of this and of further jumps are in "
         self._num_spikes += 1
-        if journal.enabled and self._num_spikes <= _MOST_WARNINGS:
-            _log.warning(
-                "step %d: the loss jumped to %.4g; the largest of the steps before was %.4g\n"
-                "  data: %s; the rows of this and of further jumps are in events.jsonl",
-                *(step, loss, largest, datasets),
-            )
+        told = f"{text}events.jsonl" if self._num_spikes <= _MOST_WARNINGS else ""
+        figures = {"step": step, "loss": loss, "largest_before": largest}
+        journal.event("loss_spike", told, warn=True, **figures, **rows)
 
     def is_spike(self, loss: float) -> bool:
         """Add a loss; return True if it is more than twice the largest of the last 50, of which

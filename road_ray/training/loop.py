@@ -184,9 +184,8 @@ def _resume(
         state["best"] = load_file(directory / "best.safetensors")
     training.journal.truncate_after(int(state["step"]))
     training.context.step = int(state["step"])
-    training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
-    if training.journal.enabled:
-        _log.info("resuming from %s", directory)
+    text = f"resuming from {directory}"
+    training.journal.event("resumed", text, step=state["step"], checkpoint=str(directory))
     return int(state["step"]), state
 
 

@@ -3,7 +3,6 @@
 The probe evaluates the encoder meanwhile: a copy is fine-tuned on small tasks.
 """
 
-import logging
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +41,6 @@ from road_ray.training.loop import train
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 
-_log = logging.getLogger(__name__)
 _STEPS = 300  # of each fine-tuning, as the sizes of its data: our choice, they bound its cost
 
 
@@ -167,12 +165,10 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             beginnings = {phase.start: phase for phase in phases if len(phases) > 1}
             for step, batches in enumerate(made.steps.since(start), start):
                 phase = beginnings.get(step)
-                if phase is not None and log.enabled and not context.plan_only:
+                if phase is not None and not context.plan_only:
                     tokens, rows = phase.max_length_tokens, phase.batch_size
-                    log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
-                    _log.info(
-                        "step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows
-                    )
+                    text = f"step {step}: rows of {tokens} tokens from here on, {rows} a batch"
+                    log.event("phase", text, step=step, max_length_tokens=tokens, batch_size=rows)
                 yield batches
 
         last = train(objective, steps, training)

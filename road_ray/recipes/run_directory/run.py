@@ -127,9 +127,9 @@ def _complete(directory: Path, *, keep: int | None = None) -> None:
         freed = 0 if keep is None else Checkpoints(directory / "checkpoints").retire(keep)
         if freed:
             with Journal(directory, console="quiet") as log:
-                log.event("checkpoints_removed", bytes=freed, kept=keep)
-            text = "%s is finished: removed %.1f MB of its checkpoints"
-            _log.info(f"{text} (training.keep_checkpoints_at_end)", directory, freed / 1e6)
+                text = f"{directory} is finished: removed {freed / 1e6:.1f} MB of its checkpoints "
+                text += "(training.keep_checkpoints_at_end)"
+                log.event("checkpoints_removed", text, bytes=freed, kept=keep)
     except (OSError, RoadError) as error:
         _log.warning("%s: no %s, or not all checkpoints removed: %s", directory, MANIFEST, error)
     write_report(directory)

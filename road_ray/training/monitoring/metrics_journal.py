@@ -69,9 +69,13 @@ class Journal:
         if self.enabled:
             self._console.part(title, done, total)
 
-    def event(self, kind: str, **fields: object) -> None:
-        """Write an event, such as a fault, a restart or a replaced teacher; secrets are masked."""
+    def event(self, kind: str, text: str = "", *, warn: bool = False, **fields: object) -> None:
+        """Write an event, such as a fault, a restart or a replaced teacher, and log its ``text``;
+        secrets are masked.
+        """
         if self.enabled:
+            if text:
+                _log.log(logging.WARNING if warn else logging.INFO, "%s", text)
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
 
@@ -109,8 +113,8 @@ class Journal:
 
     def _drop(self, name: str, error: Exception) -> None:
         self._trackers.pop(name, None)
-        _log.warning("tracker %s failed and is left out from here on: %s", name, error)
-        self.event("tracker_failed", tracker=name, error=str(error))
+        text = f"tracker {name} failed and is left out from here on: {error}"
+        self.event("tracker_failed", text, warn=True, tracker=name, error=str(error))
 
     def _append(self, name: str, row: Mapping[str, object]) -> None:
         path = self.run_dir / name
