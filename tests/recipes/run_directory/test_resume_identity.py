@@ -136,16 +136,6 @@ def test_a_key_that_is_gone_and_was_empty_keeps_no_run_from_going_on(tmp_path):
     (tmp_path / RECORD).write_text(text)
     assert load_recorded(FinetuneConfig, tmp_path / RECORD) == config
     (tmp_path / RECORD).write_text(text.replace("  older:", "  older: 64"))
-    with pytest.raises(ConfigError, match=r"data\.older = 64"):
+    with pytest.raises(ConfigError, match=r"data\.older = 64(?s:.*)with the version") as refused:
         load_recorded(FinetuneConfig, tmp_path / RECORD)
-
-
-def test_load_recorded_names_the_keys_of_another_version_and_advises_no_edit(tmp_path):
-    path = tmp_path / "sweep.resolved.yaml"
-    path.write_text("verb: finetune\nmetric: eval/sst2/accuracy\nat_once: 1\n")
-    with pytest.raises(ConfigError) as refused:
-        load_recorded(SweepConfig, path)
-    message = str(refused.value)
-    assert f"{path}:3  at_once = 1" in message
-    assert "resume with the version that began this one" in message
-    assert "remove" not in message
+    assert "remove" not in str(refused.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.errors import CheckpointError, ResourceError
 from road_ray.recipes.run_directory.input_files import changed_inputs, current_inputs, model_files
 from road_ray.recipes.run_directory.run import (
     Run,
@@ -65,16 +65,6 @@ def test_a_start_that_failed_may_be_corrected(tmp_path):
         pass
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
     assert not (tmp_path / "mlflow" / "run_id.txt").exists()
-
-
-def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
-    with open_run_directory(config(tmp_path, seed=1)):
-        (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
-    with (
-        pytest.raises(ConfigError, match="seed: there 1, asked 2"),
-        open_run_directory(config(tmp_path, seed=2)),
-    ):
-        pass
 
 
 def test_finished_names_a_configuration_that_is_missing(tmp_path):

@@ -119,20 +119,15 @@ def test_a_failing_tracker_is_noted_once_and_no_row_is_lost(tmp_path, caplog):
     assert (bad.closed, good.closed) == ([], [False])
 
 
-def test_a_tracker_hears_that_the_run_failed(tmp_path):
-    tracker = Recorder()
-    with pytest.raises(KeyError), quiet(tmp_path, trackers={"one": tracker.start}):
-        raise KeyError
-    assert tracker.closed == [True]
-
-
-def test_a_tracker_may_end_the_run(tmp_path):
+def test_a_tracker_may_end_the_run_and_hears_that_it_failed(tmp_path):
     def stop(step, metrics):
         raise SystemExit(0)
 
-    with pytest.raises(SystemExit), quiet(tmp_path, trackers={"a": lambda: Tracker(stop)}) as log:
+    closed, trackers = [], {"a": lambda: Tracker(stop, closed.append)}
+    with pytest.raises(SystemExit), quiet(tmp_path, trackers=trackers) as log:
         log.write(2, {"a": 0.5})
     assert [row["step"] for row in rows(tmp_path)] == [2]
+    assert closed == [True]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
