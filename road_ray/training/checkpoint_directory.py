@@ -7,19 +7,20 @@ names every file with its sha256. Fetched files are verified by it like any othe
 copy that was cut short is passed over.
 """
 
+import errno
 import json
 import logging
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pyarrow import fs as arrow
 
-from road_ray.errors import CheckpointError, ResourceError, first_line
+from road_ray.errors import CheckpointError, ResourceError
 from road_ray.system.files import (
     discard,
     hashes_of,
@@ -31,7 +32,7 @@ from road_ray.system.files import (
     write_json_atomic,
 )
 from road_ray.system.operating_system import is_disk_error
-from road_ray.system.remote_files import FAILURES, open_address
+from road_ray.system.remote_files import open_address, retried
 
 Write = Callable[[Path], Mapping[str, str] | None]
 """Writes the files of a checkpoint into a directory; returns the sha256 of those that it knows."""
@@ -200,12 +201,15 @@ class RemoteCopy:
 
         Raises ``ResourceError`` if the storage fails; earlier copies stay.
         """
-        target = f"{self._base}/{directory.name}"
-        with self._storage():
+
+        def copy() -> None:
+            target = f"{self._base}/{directory.name}"
             self._files.create_dir(target, recursive=True)
             arrow.copy_files(str(directory), target, _LOCAL, self._files)
             for name in self._names()[self.keep :]:
                 self._files.delete_dir(f"{self._base}/{name}")
+
+        retried(copy, f"{self.url}/{directory.name}: cannot be written")
 
     def pull(self, root: Path, run: Mapping[str, Mapping[str, object]]) -> Path | None:
         """Fetch the newest valid copy to ``root/step-NNNNNNNN`` and return its path; None if there
@@ -215,23 +219,15 @@ class RemoteCopy:
         ``CheckpointError`` for a copy of another run.
         """
         damage = []
-        with self._storage():
-            names = self._names()
-        for name in names:
+        for name in retried(self._names, f"{self.url}: cannot be listed"):
             staged = staged_beside(root / name)
-            fetched, source = staged / name, f"{self._base}/{name}"
             try:
-                with self._storage():
-                    found = self._files.get_file_info(arrow.FileSelector(source, recursive=True))
-                    if any(".." in entry.path.split("/") for entry in found):
-                        raise OSError(f"a file of {source} leads out of it")
-                    fetched.mkdir(parents=True)
-                    arrow.copy_files(source, str(fetched), self._files, _LOCAL)
-                    problems = verify(fetched)
-                    if not problems:
-                        self._check_run(fetched, run)
-                        os.replace(fetched, root / name)
-                        return root / name
+                fetch = partial(self._fetch, name, staged / name)
+                problems = retried(fetch, f"{self.url}/{name}: cannot be fetched")
+                if not problems:
+                    self._check_run(staged / name, run)
+                    os.replace(staged / name, root / name)
+                    return root / name
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
             damage.append(f"{name}: {'; '.join(problems)}")
@@ -243,6 +239,16 @@ class RemoteCopy:
                 "  fix: restore one, or leave training.mirror out\n  kept: all copies, untouched"
             )
         return None
+
+    def _fetch(self, name: str, target: Path) -> list[str]:
+        """Fetch a copy into a directory; return its problems."""
+        source = f"{self._base}/{name}"
+        found = self._files.get_file_info(arrow.FileSelector(source, recursive=True))
+        if any(".." in entry.path.split("/") for entry in found):
+            raise PermissionError(errno.EACCES, f"a file of {source} leads out of it")
+        target.mkdir(parents=True, exist_ok=True)
+        arrow.copy_files(source, str(target), self._files, _LOCAL)
+        return verify(target)
 
     def _check_run(self, copy: Path, run: Mapping[str, Mapping[str, object]]) -> None:
         state = json.loads((copy / "state.json").read_text(encoding="utf-8"))
@@ -258,15 +264,3 @@ class RemoteCopy:
         entries = self._files.get_file_info(arrow.FileSelector(self._base, allow_not_found=True))
         names = [entry.base_name for entry in entries if _COMMITTED.fullmatch(entry.base_name)]
         return sorted(names, key=lambda name: step_of(Path(name)), reverse=True)
-
-    @contextmanager
-    def _storage(self) -> Iterator[None]:
-        """Context in which a failure of the storage becomes a ``ResourceError``."""
-        try:
-            yield
-        except FAILURES as error:
-            raise ResourceError(
-                f"{self.url}: the storage fails: {first_line(error)[:300]}\n"
-                "  fix: check the address, the network and the credentials (AWS_* and the like)\n"
-                "  kept: the checkpoints of the run directory and the copies made before"
-            ) from error

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from road_ray.data.mixing import accumulated
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.system import remote_files
 from road_ray.system.files import staged_beside
 from road_ray.training.checkpoint_directory import (
     MANIFEST,
@@ -283,11 +284,12 @@ def test_a_copy_that_was_cut_short_or_damaged_is_passed_over(url, server, tmp_pa
     assert "step-00000002" in caplog.text
 
 
-def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
+def test_a_storage_that_fails_is_told_without_its_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(remote_files, "_GIVE_UP_SECONDS", 0.0)
     mirror = RemoteCopy(f"file://{tmp_path}/a?x=1")
     (tmp_path / "a").write_text("in the way")
     (directory,) = committed(tmp_path / "one", (1,))
-    with pytest.raises(ResourceError, match="the storage fails") as caught:
+    with pytest.raises(ResourceError, match=r"a/step-00000001: cannot be written") as caught:
         mirror.push(directory)
     assert "kept:" in str(caught.value)
     with pytest.raises(ConfigError, match="no storage of that address"):
