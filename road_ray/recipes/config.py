@@ -101,6 +101,8 @@ class RunConfig(Config):
             value = getattr(self, name)
             if value != type(self).model_fields[name].get_default(call_default_factory=True):
                 raise ValueError(f"{name}: {reason}")
+        if (self.min_workers or 0) > self.workers:
+            raise ValueError(f"min_workers: is more than workers = {self.workers}")
         return self
 
 

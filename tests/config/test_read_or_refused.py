@@ -21,6 +21,7 @@ REFUSED = [
     *[("reproduce", (), key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
     ("finetune", ("pool={rte: {}}",), "workers=2", "max_concurrent"),
     ("finetune", (), "address=host:6379", "workers"),
+    ("pretrain", ("workers=1",), "min_workers=2", "more than workers = 1"),
     *[("demo", (), key, "leave") for key in _PLACES],
     *[("evaluate", (), key, "leave") for key in (*_PLACES, "seed=1", "tracking.tensorboard=true")],
     *[(verb, (), "min_workers=1", "workers") for verb in ("pretrain", "multitask", "distill")],
