@@ -279,7 +279,7 @@ def open_training(
             kept, new = (", ".join(heads[status]) or "none" for status in ("kept", "new"))
             _log.info("init = %s: heads kept: %s; new: %s", config.init, kept, new)
         if heads and not context.plan_only and not has_checkpoints(place):
-            log.event("initialized", init=config.init, **heads)
+            log.event("initialized", init=config.init, kept=heads["kept"], new=heads["new"])
         checkpoints = Checkpoints(place, keep=keep, on_event=log.event)
         if main:
             checkpoints.prepare()
