@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
-from road_ray.data.readers import squad
 from road_ray.data.readers.conll import conll_rows
+from road_ray.data.readers.squad import nested_rows
 from road_ray.data.readers.tables import (
     TABLES,
     decoded_lines,
@@ -228,11 +228,8 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         words = Columns((number if isinstance(number, int) else 0,))
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
-    own_rows = {"mrqa": squad.mrqa_rows, "quac": squad.quac_rows}.get(trained.layout)
-    if own_rows and squad.layout_of_questions(path) == trained.layout:
-        return _questions(path, own_rows(path))
-    if squad.articles_in(path):
-        return _questions(path, squad.squad_rows(path))
+    if (questions := nested_rows(path)) is not None:
+        return _questions(path, questions)
     if suffix in TABLES:
         return table_rows(path)
     if suffix == _LINES:

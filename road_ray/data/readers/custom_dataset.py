@@ -95,11 +95,11 @@ class CustomDataset(Config):
         None, json_schema_extra={"anyOf": [{"enum": [None, *LAYOUT_NAMES]}, {"type": "string"}]}
     )
     """Layout of the files. ``table``: CSV, TSV, JSONL, a JSON array, Parquet or Arrow by suffix.
-    ``glue_tsv``: GLUE's TSV without quoting. ``squad_json``: SQuAD's JSON, or a table of its flat
-    rows. ``mrqa``, ``quac``: those formats. ``conll``: columns, one word a line, or a table with
-    lists of words and tags. ``choices``: a table with one column for each choice. Or a reader of
-    your own, ``package.module:name``: a function from a path to its rows. None:
-    ``squad_json`` for spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
+    ``glue_tsv``: GLUE's TSV without quoting. ``squad_json``: files of SQuAD, QuAC or MRQA, or a
+    table of flat rows; ``mrqa`` and ``quac`` are other names of it. ``conll``: columns, one word a
+    line, or a table with lists of words and tags. ``choices``: a table with one column for each
+    choice. Or a reader of your own, ``package.module:name``: a function from a path to its rows.
+    None: ``squad_json`` for spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
     train: _File = None
     """Path of the training file: beside the YAML file that names it, absolute, or below
     ``data.root`` (below the working directory without one). A ``.gz`` of that name is found too; a

@@ -51,34 +51,32 @@ _CONTINUE = {"y": "follow up", "m": "maybe", "n": "stop"}
 _log = logging.getLogger(__name__)
 
 
-def squad_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the flat rows of a file in SQuAD's JSON, or of a table of them."""
-    articles = articles_in(path)
-    if not articles:
-        yield from table_rows(path)
-    for article in articles:
-        for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
-                where = f"{path}: question {question['id']!r}"
-                yield where, {**question, "context": paragraph["context"]}
+def question_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the flat rows of a file of SQuAD, QuAC or MRQA, or of a table of them."""
+    nested = nested_rows(path)
+    yield from table_rows(path) if nested is None else nested
 
 
-def articles_in(path: Path) -> list[Any]:
-    """Return the articles of a file in SQuAD's JSON; empty for a table."""
+def nested_rows(path: Path) -> Iterator[tuple[str, Row]] | None:
+    """Return the questions of a file in the JSON of SQuAD or QuAC, or in the lines of MRQA, as flat
+    rows; None for a table.
+    """
+    if suffix_of(path) == ".jsonl":
+        _, first = next(table_rows(path), ("", {}))
+        return _mrqa_rows(path) if first.keys() == {"header"} or "qas" in first else None
     content = read_document(path) if suffix_of(path) == ".json" and path.is_file() else None
-    articles = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(articles, list) or not articles:
-        return []
-    return articles if isinstance(articles[0], dict) and "paragraphs" in articles[0] else []
+    articles: Any = content.get("data") if isinstance(content, dict) else None
+    article = articles[0] if isinstance(articles, list) and articles else None
+    is_nested = isinstance(article, dict) and "paragraphs" in article
+    return _squad_rows(articles, path) if is_nested else None
 
 
-def layout_of_questions(path: Path) -> str:
-    """Return the layout of a file of questions, by its first one."""
-    asked = (q for article in articles_in(path) for p in article["paragraphs"] for q in p["qas"])
-    if "yesno" in next(asked, ()):
-        return "quac"
-    _, first = next(table_rows(path), ("", {})) if suffix_of(path) == ".jsonl" else ("", {})
-    return "mrqa" if "header" in first or "qas" in first else "squad_json"
+def _squad_rows(articles: list[Any], path: Path) -> Iterator[tuple[str, Row]]:
+    for paragraph in (paragraph for article in articles for paragraph in article["paragraphs"]):
+        for question in paragraph["qas"]:
+            where = f"{path}: question {question['id']!r}"
+            row = {**question, "context": paragraph["context"]}
+            yield where, _quac_row(row, where) if "yesno" in question else row
 
 
 def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
@@ -209,7 +207,7 @@ def _is_whole(context: str, text: str, start: int) -> bool:
     return context.startswith(text, start) and whole
 
 
-def mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def _mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the questions of the MRQA 2019 shared task (Fisch et al. 2019): TriviaQA, Natural
     Questions and others.
 
@@ -251,9 +249,9 @@ def _with_spans(row: Row, spans: Iterable[tuple[int, ...]], where: str) -> dict[
     return found | {"accepted": tuple(row.get("answers", ()))}
 
 
-def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the questions of QuAC (Choi et al. 2018), each with its labels (``further``) and the
-    answers of all annotators (``references``), and without the dialog before it.
+def _quac_row(turn: Row, where: str) -> Row:
+    """Return a question of QuAC (Choi et al. 2018) with its labels (``further``) and the answers of
+    all annotators (``references``), and without the dialog before it.
 
     SQuAD's JSON; each question also has ``yesno`` and ``followup``, and an answer ``orig_answer``.
     A context ends with the word CANNOTANSWER, which is removed here. The answers are the spans of
@@ -261,29 +259,22 @@ def quac_rows(path: Path) -> Iterator[tuple[str, Row]]:
     CANNOTANSWER, as in the official scorer. Raises ``DataError`` naming the question for a label
     that QuAC does not have.
     """
-    articles = read_document(path)["data"]
-    for paragraph in (paragraph for article in articles for paragraph in article["paragraphs"]):
-        context = paragraph["context"].removesuffix(_NO_ANSWER).rstrip()
-        for turn in paragraph["qas"]:
-            where = f"{path}: question {turn['id']!r}"
-            for field, known in (("yesno", _YES_NO), ("followup", _CONTINUE)):
-                if turn[field] not in known:
-                    allowed = ", ".join(known)
-                    raise DataError(f"{where}: {field} = {turn[field]!r}\n  allowed: {allowed}")
-            answers = [turn["orig_answer"]] if "orig_answer" in turn else []
-            answers += [answer for answer in turn["answers"] if answer not in answers]
-            texts = [answer["text"] for answer in turn["answers"] or answers]
-            answered = 2 * texts.count(_NO_ANSWER) < len(texts)
-            further = (YES_NO, _YES_NO[turn["yesno"]]), (CONTINUE, _CONTINUE[turn["followup"]])
-            row = {
-                "id": turn["id"],
-                "question": turn["question"],
-                "context": context,
-                "answers": [a for a in answers if answered and a["text"] != _NO_ANSWER],
-                "further": further,
-                "references": tuple(text for text in texts if answered and text != _NO_ANSWER),
-            }
-            yield where, row
+    for field, known in (("yesno", _YES_NO), ("followup", _CONTINUE)):
+        if turn[field] not in known:
+            allowed = ", ".join(known)
+            raise DataError(f"{where}: {field} = {turn[field]!r}\n  allowed: {allowed}")
+    answers = [turn["orig_answer"]] if "orig_answer" in turn else []
+    answers += [answer for answer in turn["answers"] if answer not in answers]
+    texts = [answer["text"] for answer in turn["answers"] or answers]
+    answered = 2 * texts.count(_NO_ANSWER) < len(texts)
+    return {
+        "id": turn["id"],
+        "question": turn["question"],
+        "context": turn["context"].removesuffix(_NO_ANSWER).rstrip(),
+        "answers": [a for a in answers if answered and a["text"] != _NO_ANSWER],
+        "further": ((YES_NO, _YES_NO[turn["yesno"]]), (CONTINUE, _CONTINUE[turn["followup"]])),
+        "references": tuple(text for text in texts if answered and text != _NO_ANSWER),
+    }
 
 
 def qasrl_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -330,7 +321,7 @@ def zre_rows(path: Path) -> Iterator[tuple[str, Row]]:
     answers is unanswerable. Raises ``DataError`` with ``file:line`` for fewer than four columns.
     """
     if ".json" in path.suffixes:
-        yield from squad_rows(path)
+        yield from question_rows(path)
         return
     for number, line in numbered_lines(path):
         where, cells = f"{path}:{number}", line.split("\t")

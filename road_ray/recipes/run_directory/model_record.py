@@ -12,7 +12,6 @@ from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes, model_record
 from road_ray.data.readers.conll import word_and_tag
-from road_ray.data.readers.squad import layout_of_questions
 from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
 from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag
 from road_ray.errors import ConfigError
@@ -146,7 +145,6 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
                 f"{dataset.folder}/{dataset.splits.dev} (either) below a directory: data.root"
             )
         entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
-        entry["layout"] = layout_of_questions(path) if kind == "span" else None
         if kind in ("classify", "regress"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)

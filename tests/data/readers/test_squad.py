@@ -166,7 +166,7 @@ def test_places_are_answers_and_their_last_character_is_counted(tmp_path):
 
 def test_the_hub_gives_the_same_question(tmp_path):
     first = PASSAGE.index("Rome")
-    (example,) = read(write_rows(tmp_path / "x.jsonl", [row((first, first + 3))]), "mrqa")
+    (example,) = read(write_rows(tmp_path / "x.jsonl", [row((first, first + 3))]), "squad_json")
     spans = [{"start": [first], "end": [first + 3]}]
     hub = {"qid": "q1", "question": "Where?", "context": PASSAGE}
     again = mrqa_from_hub(
@@ -176,7 +176,7 @@ def test_the_hub_gives_the_same_question(tmp_path):
     assert example.answers == (Answer("Rome", first),)
 
 
-read_quac = partial(read, layout="quac")
+read_quac = read_squad  # a file of questions says itself whose layout it has
 DIALOG = "Ann was born in Rome. She sang. CANNOTANSWER"
 
 

@@ -126,21 +126,11 @@ def test_a_file_may_have_the_columns_of_a_data_set_of_the_catalogue(
     assert (split.features.gold["labels"].tolist(), split.examples[0].texts[0]) == ([1], text)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "layout"),
-    [
-        ("new.json", "{}", "squad_json"),
-        ("new.json", '{"data": [{"paragraphs": [{"qas": [{"yesno": "x"}]}]}]}', "quac"),
-        ("new.jsonl", '{"header": {}}', "mrqa"),
-    ],
-)
-def test_a_file_of_questions_takes_the_place_of_a_split_of_the_catalogue(
-    recorded, tmp_path, name, content, layout
-):
-    model, file = recorded({"datasets": ["squad_v2"]}), tmp_path / name
-    file.write_text(content)
+def test_a_file_of_questions_takes_the_place_of_a_split_of_the_catalogue(recorded, tmp_path):
+    model, file = recorded({"datasets": ["squad_v2"]}), tmp_path / "new.json"
+    file.write_text("{}")
     entry = with_trained_data(EvaluateDataConfig(file=str(file)), str(model)).sets["my_squad_v2"]
-    assert (entry.kind, entry.task, entry.layout, entry.dev) == ("span", "mrc", layout, str(file))
+    assert (entry.kind, entry.task, entry.dev) == ("span", "mrc", str(file))
 
 
 def test_a_file_for_several_data_sets_is_refused(recorded, tmp_path):
