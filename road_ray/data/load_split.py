@@ -201,7 +201,7 @@ def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigErr
             f"{dataset.columns.label!r}: {few}\n  fix: name the column of the label"
         )
     listed = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common())
-    labels = tag_labels(counts) if kind == "tag" else list(counts)
+    labels = labels_in(counts, kind)
     return ConfigError(
         f"{problem}\n  {where}: {shorten(listed, 300)}\n  fix: below data.sets.{dataset.name} write"
         f"\n    labels: {json.dumps(labels, ensure_ascii=False)}"
@@ -418,7 +418,12 @@ def sorted_labels(labels: Iterable[str]) -> list[str]:
     return sorted(labels, key=key)
 
 
-def tag_labels(tags: Iterable[str]) -> list[str]:
-    """Return the labels of an IOB2 scheme with the entity types of these tags."""
-    types = sorted({tag[2:] or UNTYPED for tag in tags if tag != "O"})
-    return ["O", *(f"{mark}-{kind}" for kind in types for mark in "BI")]
+def labels_in(counts: Counter[str], kind: str) -> list[str]:
+    """Return the labels of a data set, each in its most frequent spelling, as the others are read
+    too; of tags those of an IOB2 scheme with their entity types.
+    """
+    if kind == "tag":
+        types = sorted({tag[2:] or UNTYPED for tag in counts if tag != "O"})
+        return ["O", *(f"{mark}-{of}" for of in types for mark in "BI")]
+    spelled = {plain_label(value): value.strip() for value, _ in counts.most_common()[::-1]}
+    return sorted_labels(spelled.values())

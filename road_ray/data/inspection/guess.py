@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 from road_ray.data.corpus.documents import Documents
 from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_source
-from road_ray.data.load_split import label_counts, sorted_labels, tag_labels
+from road_ray.data.load_split import label_counts, labels_in
 from road_ray.data.readers.conll import TAG, word_and_tag
 from road_ray.data.readers.custom_dataset import CustomDataset
 from road_ray.data.readers.layouts import MARKS, table_examples
 from road_ray.data.readers.tables import missing_columns
-from road_ray.data.task_and_dataset import Columns, label_text, number_in, plain_label
+from road_ray.data.task_and_dataset import Columns, label_text, number_in
 from road_ray.errors import ConfigError, DataError
 
 DEV_FRACTION = 0.1
@@ -213,16 +213,12 @@ def _add_labels(made: Guess, place: str) -> None:
     shown = [f"{label} ({count:,})" for label, count in counts.items()]
     made.reasons.append(f"labels: {', '.join([*shown[:12], *(['...'] if shown[12:] else [])])}")
     if made.kind == "tag":
-        entry["labels"] = tag_labels(counts)
+        entry["labels"] = labels_in(counts, "tag")
     elif not isinstance(entry["label"], list):
         named = source.class_names.get(entry["label"])
-        if named is None:  # each in its most frequent spelling, as the others are read too
-            spelled = {plain_label(value): value.strip() for value, _ in counts.most_common()[::-1]}
-            entry["labels"] = sorted_labels(spelled.values())
-        else:
-            entry["labels"] = [*named]
-            if source.hub is None:  # else the rows have the names
-                entry["label_map"] = {str(number): name for number, name in enumerate(named)}
+        entry["labels"] = labels_in(counts, made.kind) if named is None else [*named]
+        if named is not None and source.hub is None:  # else the rows have the names
+            entry["label_map"] = {str(number): name for number, name in enumerate(named)}
         if not 2 <= len(entry["labels"]) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
             raise ConfigError(
                 f"{place}: column {entry['label']!r} has {seen} in {counts.total():,} rows, which "

@@ -257,6 +257,7 @@ def test_own_spans_share_the_head_of_squad():
     ("own", "content", "labels"),
     [
         (REVIEW, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
+        (REVIEW, "t,l\nx,No\ny,no\nz,no\nz,yes\n", ["no", "yes"]),  # one label, spelt in two ways
         (REVIEW | {"label_map": {"n": "no"}}, "t,l\nx,yes\ny,n\n", ["no", "yes"]),
         ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
         (REVIEW | {"kind": "multi", "separator": "|"}, "t,l\nx,b|a\nx,\nx,b\n", ["a", "b"]),
