@@ -38,7 +38,14 @@ def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[
             for number, line in decoded_lines(file, str(path), ends=ends):
                 yield number, line
     except UNREADABLE as error:
-        raise _unreadable(f"{path}:{number + 1}", error) from error
+        where = f"{path}:{number + 1}"
+        if getattr(error, "errno", None) is not None:
+            remedy = "name a file that can be read"
+            raise ResourceError(f"{where}: cannot be read: {error}\n  fix: {remedy}") from error
+        raise DataError(
+            f"{where}: the compressed file is damaged or cut short ({error})\n"
+            "  fix: download the file again"
+        ) from error
 
 
 def decoded_lines(file: IO[bytes], name: str, *, ends: bool = False) -> Iterator[tuple[int, str]]:
@@ -89,16 +96,6 @@ def _decoded(raw: bytes, where: str) -> str:
             f"iconv -f {encoding} -t utf-8 OLD > NEW"
         )
     return text
-
-
-def _unreadable(where: str, error: Exception) -> DataError | ResourceError:
-    """Return the error of a damaged file, or of one that the operating system does not open."""
-    if getattr(error, "errno", None) is None:
-        return DataError(
-            f"{where}: the compressed file is damaged or cut short ({error})\n"
-            "  fix: download the file again"
-        )
-    return ResourceError(f"{where}: cannot be read: {error}\n  fix: name a file that can be read")
 
 
 NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists

@@ -193,11 +193,9 @@ def root(tmp_path):
         turn(1, "did she sing?", "She sang.", "y", "y"),
         turn(2, "when?", "CANNOTANSWER", "x", "n"),
     ]
-    paragraph = {"context": DIALOG, "id": "C", "qas": turns}
-    content = {"data": [{"title": "Ann", "paragraphs": [paragraph]}]}
     (tmp_path / "quac").mkdir()
     for name in ("train_v0.2.json", "val_v0.2.json"):
-        (tmp_path / "quac" / name).write_text(json.dumps(content))
+        write(tmp_path / "quac" / name, *turns, context=DIALOG)
     return tmp_path
 
 
@@ -226,9 +224,7 @@ def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
         asked(3, "Ann", none, "Rome"),
         asked(4, "Ann"),
     ]
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": DIALOG, "qas": qas}]}]}))
-    asked_all = read_quac(path)
+    asked_all = read_quac(write(tmp_path / "x.json", *qas, context=DIALOG))
     assert [[a.text for a in e.answers] for e in asked_all] == [
         *([], [], ["Rome", "Ann"], ["Ann", "Rome"], ["Ann"])
     ]
