@@ -196,16 +196,13 @@ def serve(
     flags = {"model": model, "replicas": replicas, "token_env": token_env}
     overrides = [f"{name}={value}" for name, value in flags.items() if value is not None]
     config = load(ServingConfig, overrides=[*(settings or []), *overrides])
-    from road_ray.distributed.serving.server import Listening, serve_model
+    from road_ray.distributed.serving.server import serve_model
 
-    listening = Listening(host, port, address)
+    def ready(url: str, task: str) -> None:
+        text = f"serving {model} ({task}): {url}/predict   page: {url}/docs"
+        tell({"url": url, "model": model, "task": task}, as_json, text)
 
-    def ready(task: str) -> None:
-        summary = {"url": listening.url, "model": model, "task": task}
-        text = f"serving {model} ({task}): {listening.url}/predict   page: {listening.url}/docs"
-        tell(summary, as_json, text)
-
-    serve_model(config, listening, ready)
+    serve_model(config, ready, host=host, port=port, address=address)
 
 
 def export(

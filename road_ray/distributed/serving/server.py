@@ -6,9 +6,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from road_ray.distributed.connection import address_of, check_machine, connected, is_joined
@@ -20,27 +20,18 @@ _NAME = "road"  # of the application
 _MOST_CONNECTIONS = 4096  # of a server of one process; more are refused with status 503
 
 
-@dataclass(frozen=True)
-class Listening:
-    """Address on which the proxy listens, and the cluster to join, if any."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    address: str | None = None
-
-    @property
-    def url(self) -> str:
-        """Return the address of the application."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
-
-
 def serve_model(
-    config: ServingConfig, listening: Listening, ready: Callable[[str], None] = lambda task: None
+    config: ServingConfig,
+    ready: Callable[[str, str], None],
+    *,
+    host: str,
+    port: int,
+    address: str | None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; requests that are open then are answered. ``ready`` is called
-    with the name of the model's task once the application answers. One replica without a cluster is
-    this process; several, or one on a cluster, are processes of Ray Serve.
+    """Serve at ``host`` and ``port`` until SIGTERM or SIGINT; requests that are open then are
+    answered. ``ready`` is called with the URL and the name of the model's task once the application
+    answers. One replica without a cluster is this process; several, or one on the cluster at
+    ``address``, are processes of Ray Serve.
 
     Raises ``ConfigError`` for an address beyond this machine without a token, for a port in use and
     for a model that cannot be loaded, before anything is started.
@@ -48,19 +39,22 @@ def serve_model(
     digest = token_digest(config.token_env)
     if config.token_env is not None:
         del os.environ[config.token_env]  # which processes that start later inherit
-    refuse_exposed(listening.host, digest)
+    refuse_exposed(host, digest)
     require("road serve", "serve", "fastapi", "fastapi_offline")
     cpus = config.replicas * config.cpus_per_replica
-    check_machine(cpus, listening.address)
-    on_ray = config.replicas > 1 or address_of(listening.address) is not None or is_joined()
+    check_machine(cpus, address)
+    told = partial(ready, _url(host, port))
     with suppress(KeyboardInterrupt):
-        (_serve_on_ray if on_ray else _serve_here)(config, listening, digest, ready)
+        if config.replicas > 1 or address_of(address) is not None or is_joined():
+            _serve_on_ray(config, (host, port), digest, told, address)
+        else:
+            _serve_here(config, (host, port), digest, told)
 
 
 def _serve_here(
-    config: ServingConfig, listening: Listening, digest: str | None, ready: Callable[[str], None]
+    config: ServingConfig, place: tuple[str, int], digest: str | None, ready: Callable[[str], None]
 ) -> None:
-    with _listener(listening) as listener:
+    with _listener(*place) as listener:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         import uvicorn
 
@@ -69,7 +63,7 @@ def _serve_here(
 
         device = None if config.gpus_per_replica else "cpu"
         predictor = load(config.model, **config.loading | {"device": device})
-        app = build_api(predictor, config, digest, listening.host)
+        app = build_api(predictor, config, digest, place[0])
 
         settings = uvicorn.Config(
             app,
@@ -83,89 +77,83 @@ def _serve_here(
 
 
 def _serve_on_ray(
-    config: ServingConfig, listening: Listening, digest: str | None, ready: Callable[[str], None]
+    config: ServingConfig,
+    place: tuple[str, int],
+    digest: str | None,
+    ready: Callable[[str], None],
+    address: str | None,
 ) -> None:
-    if listening.address is None:  # another cluster's head is not asked
-        _listener(listening).close()
+    """Serve on the cluster that this process uses, that at ``address``, or a new one."""
+    host, port = place
+    if address is None:  # another cluster's head is not asked
+        _listener(host, port).close()
     from road_ray.inference.load_model import load
 
     # On the CPU: the model is read for its mistakes, and a GPU is for the replicas.
     task = load(config.model, **config.loading | {"device": "cpu"}).task.name
-    place = Path(config.model)
-    if place.exists():
-        config = config.model_copy(update={"model": str(place.resolve())})
+    if (directory := Path(config.model)).exists():
+        config = config.model_copy(update={"model": str(directory.resolve())})
     cpus = config.replicas * config.cpus_per_replica
-    with connected(listening.address, num_cpus=None if listening.address else cpus):
+    with connected(address, num_cpus=None if address else cpus):
+        from ray import serve
+        from ray.exceptions import RayError
+
         from road_ray.distributed.room import room
+        from road_ray.distributed.serving.deployment import build_application
 
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has a handler of its own
         resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
         room("replicas", config.replicas, resources, free=True)
-        with running_application(config, listening, digest):
-            ready(task)
-            threading.Event().wait()
-
-
-@contextmanager
-def running_application(
-    config: ServingConfig, listening: Listening, digest: str | None
-) -> Iterator[None]:
-    """Run the application on the joined cluster. Enters the body once it answers."""
-    from ray import serve
-    from ray.exceptions import RayError
-
-    from road_ray.distributed.serving.deployment import build_application
-
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    if serve.status().proxies:
-        raise ClusterError(
-            "Ray Serve runs on this cluster already, with its own host and port\n"
-            "  fix: name another cluster, or stop what it serves: serve shutdown\n"
-            "  kept: what it serves"
-        )
-    http = {
-        "host": listening.host,
-        "port": listening.port,
-        "request_timeout_s": config.timeout_seconds,
-    }
-    logging_config = {"enable_access_log": False, "log_level": "WARNING"}
-    try:
-        try:
-            serve.start(proxy_location="HeadOnly", http_options=http, logging_config=logging_config)
-            application = build_application(config, digest, listening.host)
-            serve.run(application, name=_NAME, route_prefix="/")
-        except (RayError, RuntimeError) as error:
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        if serve.status().proxies:
             raise ClusterError(
-                f"the model could not be served: {str(error).splitlines()[0]}\n"
-                "  fix: see the errors of replicas above, or try again when the machine is less "
-                f"busy; every machine with a replica reads {config.model}\n"
-                "  kept: nothing was left running"
-            ) from error
+                "Ray Serve runs on this cluster already, with its own host and port\n"
+                "  fix: name another cluster, or stop what it serves: serve shutdown\n"
+                "  kept: what it serves"
+            )
+        http = {"host": host, "port": port, "request_timeout_s": config.timeout_seconds}
+        log = {"enable_access_log": False, "log_level": "WARNING"}
         try:
-            yield
+            try:
+                serve.start(proxy_location="HeadOnly", http_options=http, logging_config=log)
+                application = build_application(config, digest, host)
+                serve.run(application, name=_NAME, route_prefix="/")
+            except (RayError, RuntimeError) as error:
+                raise ClusterError(
+                    f"the model could not be served: {str(error).splitlines()[0]}\n"
+                    "  fix: see the errors of replicas above, or try again when the machine is "
+                    f"less busy; every machine with a replica reads {config.model}\n"
+                    "  kept: nothing was left running"
+                ) from error
+            try:
+                ready(task)
+                threading.Event().wait()
+            finally:
+                # The proxy would go at once with Serve, and open requests with it.
+                _log.info("stopping; open requests are answered first")
+                serve.delete(_NAME)
         finally:
-            # The proxy would go at once with Serve, and open requests with it.
-            _log.info("stopping; open requests are answered first")
-            serve.delete(_NAME)
-    finally:
-        serve.shutdown()
+            serve.shutdown()
 
 
-def _listener(listening: Listening) -> socket.socket:
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens there. Raises ``ConfigError`` for a host that is not of this
     machine and for a port in use, which Serve would retry for minutes.
     """
-    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    address = listening.host, listening.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server(address, family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
         # asyncio does it only for sockets that name their protocol. Without it the body of an
         # answer waits 40 ms, until the client has acknowledged the header.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
         raise ConfigError(
-            f"{listening.url}: cannot listen there: {error.strerror or error}\n"
+            f"{_url(host, port)}: cannot listen there: {error.strerror or error}\n"
             "  fix: free the port, or name another host or port; the processes of a killed server "
             "(kill -9) may hold its port for up to a minute: then try again\n"
             "  kept: nothing was started"
