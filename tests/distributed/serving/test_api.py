@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 
+import httpx
 import pytest
 from pydantic import ValidationError
 from starlette.testclient import TestClient
@@ -191,28 +192,17 @@ def test_a_server_without_token_answers_pages_of_this_machine_only(client, heade
 def test_a_body_that_does_not_arrive_is_given_up(client, monkeypatch):
     monkeypatch.setattr(api, "_BODY_SECONDS", 0.2)
 
-    async def half_sent():
-        sent = iter([{"type": "http.request", "body": b"{", "more_body": True}])
-        answers = []
+    async def half_a_body():
+        yield b"{"
+        await asyncio.sleep(60)
 
-        async def receive():
-            for message in sent:
-                return message
-            await asyncio.sleep(60)
+    async def ask():
+        transport = httpx.ASGITransport(client().app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            return await http.post("/predict", content=half_a_body())
 
-        async def send(message):
-            answers.append(message)
-
-        scope = {
-            "type": "http", "method": "POST", "path": "/predict", "query_string": b"",
-            "headers": [(b"host", b"localhost"), (b"content-length", b"100")],
-        }  # fmt: skip
-        await client().app(scope, receive, send)
-        return answers
-
-    start, body, *_ = asyncio.run(asyncio.wait_for(half_sent(), 10))
-    assert start["status"] == 408
-    assert json.loads(body["body"])["where"] == "body"
+    answer = asyncio.run(asyncio.wait_for(ask(), 10))
+    assert (answer.status_code, answer.json()["where"]) == (408, "body")
 
 
 def test_a_prediction_that_takes_too_long_is_given_up(client, monkeypatch):
