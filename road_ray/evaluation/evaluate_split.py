@@ -259,7 +259,7 @@ def _evaluate_label_sets(
     if len(truth):
         untuned = metrics.predicted_sets(shares, labels, None)
         found = metrics.label_set_scores(names, shares, untuned, truth, labels)
-        found |= metrics.label_set_balance(untuned, truth) | calibrated
+        found |= metrics.label_balance(untuned, truth) | calibrated
         table = metrics.table_of_labels(predicted[known], truth, labels, thresholds or {})
         diagnostics = {"rows": len(truth), "per_label": table}
     if len(truth) and thresholds is not None:

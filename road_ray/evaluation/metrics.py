@@ -99,16 +99,17 @@ def score(
     return result
 
 
-def label_balance(predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
-    """Return what an accuracy is to be compared with: ``majority_accuracy`` of predicting the most
-    frequent label for every row, and the number of ``predicted_labels``. ``[N], [N]``.
+def label_balance(predicted: NDArray[Any], gold: NDArray[Any]) -> dict[str, float]:
+    """Return what scores are to be compared with: ``majority_accuracy`` of predicting the most
+    frequent label, or set of labels, for every row; of sets ``majority_micro_f1`` of predicting the
+    most frequent label; and the number of ``predicted_labels``. ``[N], [N]``, or sets ``[N, C]``.
     """
-    predictions, truth = as_pairs(predicted, gold)
-    _, counts = np.unique(truth, return_counts=True)
-    return {
-        "majority_accuracy": 100.0 * float(counts.max()) / len(truth),
-        "predicted_labels": float(len(np.unique(predictions))),
-    }
+    _, counts = np.unique(gold, axis=0, return_counts=True)
+    found = {"majority_accuracy": 100.0 * float(counts.max()) / len(gold)}
+    if gold.ndim == 1:
+        return found | {"predicted_labels": float(len(np.unique(predicted)))}
+    found["majority_micro_f1"] = 200.0 * int(gold.sum(0).max()) / (len(gold) + int(gold.sum()))
+    return found | {"predicted_labels": float(predicted.any(0).sum())}
 
 
 def as_pairs(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
@@ -180,11 +181,15 @@ def entity_scores(
 
 
 def predicted_sets(
-    probabilities: NDArray[np.float64], labels: Sequence[str], thresholds: Thresholds | None
+    probabilities: NDArray[np.float64], labels: Sequence[str], limits: float | Thresholds | None
 ) -> NDArray[np.bool_]:
-    """Return which labels are predicted, of probabilities ``[..., C]``."""
-    limits = np.array([(thresholds or {}).get(label, UNTUNED) for label in labels])
-    predicted: NDArray[np.bool_] = probabilities > limits
+    """Return which labels are predicted, of probabilities ``[..., C]``, above one threshold for all
+    labels or one for each.
+    """
+    above: Any = limits
+    if limits is None or isinstance(limits, Mapping):
+        above = np.array([(limits or {}).get(label, UNTUNED) for label in labels])
+    predicted: NDArray[np.bool_] = probabilities > above
     return predicted
 
 
@@ -242,20 +247,6 @@ def label_set_scores(
             score = f1(average=name.removesuffix("_f1"), zero_division=empty)
         scores[name] = 100.0 * float(score)
     return scores
-
-
-def label_set_balance(predicted: NDArray[np.bool_], gold: Labels) -> dict[str, float]:
-    """Return what the scores are to be compared with: ``majority_accuracy``, the share of rows with
-    the most frequent set of labels, ``majority_micro_f1`` of predicting the most frequent label for
-    every row; and the number of ``predicted_labels``. ``[N, C], [N, C]``.
-    """
-    _, counts = np.unique(gold, axis=0, return_counts=True)
-    hits = int(gold.sum(0).max())
-    return {
-        "majority_accuracy": 100.0 * float(counts.max()) / len(gold),
-        "majority_micro_f1": 200.0 * hits / (len(gold) + int(gold.sum())),
-        "predicted_labels": float(predicted.any(0).sum()),
-    }
 
 
 def table_of_labels(

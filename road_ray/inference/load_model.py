@@ -26,6 +26,7 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
+from road_ray.distillation.teacher_directory import HEADS
 from road_ray.errors import CheckpointError, ConfigError, require
 from road_ray.evaluation.metrics import stored_threshold
 from road_ray.inference.predictor import ChooseAny, Predictor
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 ONNX = "onnx"  # the part of road_ray.json on an exported model
 _ERRORS_ONLY = 3  # severity of ONNX Runtime's log
 _DEFAULT_LABELS = ("LABEL_0", "LABEL_1")  # of transformers, for a config.json without labels
-_SPANS, _TAGS = "ForQuestionAnswering", "ForTokenClassification"
-_CHOICES, _LABELS = "ForMultipleChoice", "ForSequenceClassification"
 
 
 def load(
@@ -145,17 +144,18 @@ def _kind_of(place: Path) -> Kind:
         if (place / special.file_name).is_file():
             return JointSpan() if special.kind is JointSpan else Reason(labels)
     own = stored_head(place) is not None  # then the architecture is that of the encoder
-    name = _LABELS if own else (config.architectures or [""])[0]
-    if name.endswith(_SPANS):
+    name = HEADS[Classify] if own else (config.architectures or [""])[0]
+    kinds = [kind for kind, suffix in HEADS.items() if name.endswith(suffix)]
+    if Span in kinds:
         return Span()
-    if name.endswith(_TAGS):
+    if Tag in kinds:
         return Tag(labels)
-    if name.endswith(_CHOICES):
+    if Choose in kinds:
         return (ChooseAny if labels == _DEFAULT_LABELS else Choose)(len(labels))
-    if not name.endswith(_LABELS):
+    if not kinds:
         raise CheckpointError(
             f"{place}: {name or 'its config.json'} has no head of a task\n"
-            f"  allowed: models {_SPANS}, {_TAGS}, {_CHOICES}, {_LABELS}\n"
+            f"  allowed: models {', '.join(dict.fromkeys(HEADS.values()))}\n"
             "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
         )
     if config.problem_type == "multi_label_classification":

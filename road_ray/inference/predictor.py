@@ -230,10 +230,7 @@ class Predictor:
 
     def _label_set(self, labels: Sequence[str], logits: Floats) -> Prediction:
         shares = probabilities(logits, self._temperature, several=True)
-        limits = self.threshold
-        if limits is not None and not isinstance(limits, Mapping):  # one for all labels
-            limits = dict.fromkeys(labels, limits)
-        chosen = predicted_sets(shares, labels, limits)
+        chosen = predicted_sets(shares, labels, self.threshold)
         names = [label for label, has in zip(labels, chosen, strict=True) if has]
         return {"labels": names, "scores": dict(zip(labels, shares.tolist(), strict=True))}
 

@@ -24,7 +24,7 @@ from road_ray.evaluation.metrics import (
     coverage,
     entity_scores,
     fit_temperature,
-    label_set_balance,
+    label_balance,
     label_set_scores,
     predicted_sets,
     predicted_tags,
@@ -104,7 +104,7 @@ def test_scores_by_hand():
     # Rows: labels at ranks 1 and 3 of 3; none; rank 1; rank 2.
     assert scores["lrap"] == pytest.approx(100 * ((1 + 2 / 3) / 2 + 1 + 1 + 1 / 2) / 4)
     assert scores["f1_of_anger"] == pytest.approx(100 * 2 / (1 + 3))
-    assert label_set_balance(predicted, gold) == {
+    assert label_balance(predicted, gold) == {
         "majority_accuracy": 50.0,
         "majority_micro_f1": pytest.approx(100 * 2 * 3 / (4 + 4)),
         "predicted_labels": 3.0,
