@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch, pad, to_device
-from road_ray.data.examples import (
-    FURTHER,
-    UNKNOWN,
-    Example,
-    Features,
-    SpanExample,
-    TagExample,
-)
+from road_ray.data.examples import FURTHER, UNKNOWN, Example, Features, SpanExample
 from road_ray.data.load_split import Split
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -209,7 +202,7 @@ def evaluate_logits(
         return _evaluate_spans(split, logits, rule)
     found: dict[str, float] = {}
     if isinstance(kind, Tag):
-        sentences = [example for example in split.examples if isinstance(example, TagExample)]
+        sentences: Sequence[Any] = split.examples
         words = metrics.word_logits(split.features, sentences, logits)
         tags = [metrics.predicted_tags(kind.labels, sentence) for sentence in words]
         of_types: dict[str, Any] = {}
@@ -227,8 +220,10 @@ def evaluate_logits(
     if known.any():
         found = metrics.score(split.dataset.metrics, predicted[known], gold[known], classes)
     if known.any() and isinstance(kind, Classify | Choose):
-        temperature, further = _calibrated(values[known], gold[known], rule)
-        found |= further
+        temperature, of_classes = metrics.calibrated(
+            values[known], gold[known], temperature, fit=rule.calibrate
+        )
+        found |= of_classes
     if known.any() and classes:
         found |= metrics.label_balance(predicted[known], gold[known])
         diagnostics = metrics.class_diagnostics(
@@ -249,7 +244,9 @@ def _evaluate_label_sets(
     gold, names = split.features.example_labels, split.dataset.metrics
     known = (gold != UNKNOWN).all(-1)
     truth, found, diagnostics = gold[known], dict[str, float](), dict[str, Any]()
-    temperature, calibrated = _calibrated(logits[known], truth, rule)
+    temperature, calibrated = metrics.calibrated(
+        logits[known], truth, rule.temperature, fit=rule.calibrate
+    )
     probabilities = metrics.probabilities(logits, temperature or 1.0, several=True)
     shares = probabilities[known]
     thresholds = rule.threshold if isinstance(rule.threshold, Mapping) else None
@@ -269,18 +266,6 @@ def _evaluate_label_sets(
     sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
     more: dict[str, Any] = {"temperature": temperature, "diagnostics": diagnostics}
     return Evaluation(found, thresholds, labels=sets, split=split, **more)
-
-
-def _calibrated(
-    logits: NDArray[np.float32], gold: NDArray[np.integer[Any]], rule: DecisionRule
-) -> tuple[float | None, dict[str, float]]:
-    """Return the temperature of a rule, or that fitted to these rows, and its metrics."""
-    temperature = rule.temperature
-    if temperature is None and rule.calibrate and len(gold):
-        temperature = metrics.fit_temperature(logits, gold)
-    if temperature is None or not len(gold):
-        return temperature, {}
-    return temperature, metrics.calibration_metrics(logits, gold, temperature)
 
 
 def _further(
@@ -312,7 +297,7 @@ def _evaluate_spans(
     """Return metrics of span logits ``[2, length]`` per window: untuned, at the threshold if there
     is one, and at the best threshold of the labelled questions.
     """
-    examples = [example for example in split.examples if isinstance(example, SpanExample)]
+    examples: Sequence[Any] = split.examples
     joint = isinstance(split.task.kind, JointSpan)
     predictions = best_spans(split.features, examples, logits, joint=joint)
     known = [example for example in examples if example.labelled]

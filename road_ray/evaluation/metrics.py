@@ -328,20 +328,28 @@ def coverage(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> list[
     return curve
 
 
-def calibration_metrics(
-    logits: NDArray[np.floating[Any]], gold: NDArray[np.integer[Any]], temperature: float
-) -> dict[str, float]:
-    """Return the temperature, and ``ece`` before and ``ece_calibrated`` with it: of the most
-    probable classes, or of several labels that of each label's probability with whether it is
-    there.
+def calibrated(
+    logits: NDArray[np.floating[Any]],
+    gold: NDArray[np.integer[Any]],
+    temperature: float | None,
+    *,
+    fit: bool = False,
+) -> tuple[float | None, dict[str, float]]:
+    """Return the temperature, with ``fit`` that of these rows if there is none, and as metrics
+    ``ece`` before and ``ece_calibrated`` with it: of the most probable classes, or of several
+    labels that of each label's probability with whether it is there.
     """
+    if temperature is None and fit and len(gold):
+        temperature = fit_temperature(logits, gold)
+    if temperature is None or not len(gold):
+        return temperature, {}
     found = {"temperature": temperature}
     for name, t in (("ece", 1.0), ("ece_calibrated", temperature)):
         confidence, right = probabilities(logits, t, several=gold.ndim == 2), gold == 1
         if gold.ndim == 1:
             confidence, right = confidence.max(-1), logits.argmax(-1) == gold
         found[name] = float(calibration(confidence.ravel(), right.ravel())["ece"])
-    return found
+    return temperature, found
 
 
 def class_diagnostics(

@@ -19,7 +19,7 @@ from road_ray.errors import ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_logits
 from road_ray.evaluation.metrics import (
     best_thresholds,
-    calibration_metrics,
+    calibrated,
     class_diagnostics,
     coverage,
     entity_scores,
@@ -206,7 +206,8 @@ def test_the_temperature_has_the_smallest_loss_and_is_near_the_true_one(scale):
 
 def test_the_error_falls_to_that_of_drawn_labels():
     logits, gold = rows(3.0)
-    figures = calibration_metrics(logits, gold, fit_temperature(logits, gold))
+    temperature, figures = calibrated(logits, gold, None, fit=True)
+    assert figures["temperature"] == temperature == fit_temperature(logits, gold)
     assert figures["ece"] > 10
     assert figures["ece_calibrated"] < 2
     confidence, right = probabilities(logits).max(-1), logits.argmax(-1) == gold
