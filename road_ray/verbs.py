@@ -213,7 +213,7 @@ def configure(
     """
     base: dict[str, Any] = {}
     kind = VERBS[verb].config
-    if verb == "evaluate" and path and "dataset" in (read_yaml(path).values.get("data") or {}):
+    if verb == "evaluate" and path and "data.dataset" in flatten(read_yaml(path).values):
         trained: Any = configure(verb_of_file(path), path=path)  # the file of a training
         base, path = {"init": str(trained.run_dir)}, None
         if "init" in {*(word.partition("=")[0] for word in overrides), *keys}:  # another model

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import until
+from tests.cluster import processes_with, until
 from tests.docs.blocks import ROOT, all_blocks
 from tests.ports import free_port
 
@@ -78,20 +78,10 @@ def shell(pretrained, teachers, flags):
 
     run.place, run.dashboard = place, dashboard  # type: ignore[attr-defined]
     yield run
-    for pid in processes_of(place):
+    for pid in processes_with(f"HOME={place / 'home'}"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     shutil.rmtree(place, ignore_errors=True)
-
-
-def processes_of(place: Path) -> list[int]:
-    """Processes whose command names the place: those of the head."""
-    pids = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if str(place).encode() in line.read_bytes():
-                pids.append(int(line.parent.name))
-    return [pid for pid in pids if pid != os.getpid()]
 
 
 def after_setup(place, environment, pretrained, teachers) -> dict[str, str]:
@@ -166,7 +156,8 @@ def test_the_guide_works_as_it_stands(shell):
     events = [json.loads(text) for text in (run / "events.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["kind"] == "resumed"] == [at]
 
-    alive = processes_of(shell.place)
+    home = f"HOME={shell.place / 'home'}"
+    alive = processes_with(home)
     assert shell(end).returncode == 0
-    until(lambda: not processes_of(shell.place), 60, 0.5)
-    assert (len(alive) > 3, processes_of(shell.place)) == (True, [])
+    until(lambda: not processes_with(home), 60, 0.5)
+    assert (len(alive) > 3, processes_with(home)) == (True, {})
