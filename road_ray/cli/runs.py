@@ -138,9 +138,9 @@ def check(
     """Check the environment: versions, devices, disk, data, cluster."""
     from road_ray.distributed.environment_check import findings
 
-    rows, good = findings(address, root)
+    rows: list[dict[str, Any]] = [*findings(address, root)]
     show_list(rows, as_json)
-    raise typer.Exit(0 if good else 4)
+    raise typer.Exit(0 if all(row["state"] == "ok" for row in rows) else 4)
 
 
 _Planned = Literal["pretrain", "multitask", "finetune", "teachers", "distill", "reproduce"]

@@ -75,8 +75,8 @@ def _problem(what: str, error: RoadError) -> Finding:
     return _finding(what, first, False, " ".join(fixes))
 
 
-def findings(address: str | None, root: str | None) -> tuple[list[Finding], bool]:
-    """Return the results of all checks, and True if all are fine."""
+def findings(address: str | None, root: str | None) -> list[Finding]:
+    """Return the results of all checks."""
     import torch
 
     free = shutil.disk_usage(Path.cwd()).free / 2**30
@@ -84,9 +84,8 @@ def findings(address: str | None, root: str | None) -> tuple[list[Finding], bool
     processor = f"no GPU; {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
     if torch.backends.mps.is_available():
         processor = "Apple GPU; used with ROAD_DEVICE=mps (untested)"
-    python = platform.python_version()
-    rows = [
-        _finding("python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer"),
+    return [
+        _finding("python", platform.python_version()),
         *(_finding(name, version_of(name)) for name in _CHECKED),
         _finding("devices", ", ".join(devices()) or processor),
         _finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),
@@ -94,7 +93,6 @@ def findings(address: str | None, root: str | None) -> tuple[list[Finding], bool
         check_token(),
         *([check_cluster(address)] if address is not None else ()),
     ]
-    return rows, all(row["state"] == "ok" for row in rows)
 
 
 def _data(root: str | None) -> Finding:
