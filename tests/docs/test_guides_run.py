@@ -12,14 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 
+import httpx
 import pytest
 from transformers import AutoConfig
 
 import road_ray as rr
+from tests.cluster import until
 from tests.conftest import PRETRAINING, SPANS
 from tests.docs.blocks import ROOT, blocks, commands, publish_sentiment_models
 from tests.ports import free_port
@@ -319,11 +318,7 @@ def test_serving(place, block):
     line = blocks("docs/guides/serving.md")[block].replace("road serve", "exec road serve")
     server = subprocess.Popen(["bash", "-euc", line], env=environment)
     try:
-        deadline = time.monotonic() + 120
-        while status(port, "ready") != 200:
-            assert server.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+        until(lambda: status(port, "ready") == 200 or server.poll() is not None, 120, 0.5)
         assert status(port, "predict", b'{"text": "a film"}') == (401 if block == "token" else 200)
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
@@ -333,14 +328,11 @@ def test_serving(place, block):
 
 def status(port, path, body=None):
     """Return the status of a request, 0 without a server."""
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/{path}", body, headers)
+    method, headers = "POST" if body else "GET", {"Content-Type": "application/json"}
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
+        url = f"http://127.0.0.1:{port}/{path}"
+        return httpx.request(method, url, content=body, headers=headers, timeout=30).status_code
+    except httpx.TransportError:
         return 0
 
 

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cluster import processes_with, until
@@ -121,8 +120,8 @@ def test_the_guide_works_as_it_stands(shell):
     assert started.returncode == 0, started.stdout + started.stderr
     token = shell.place / "home" / ".ray" / "auth_token"
     assert token.stat().st_mode & 0o077 == 0
-    with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(f"http://127.0.0.1:{shell.dashboard}/api/jobs/", timeout=30)
+    jobs = httpx.get(f"http://127.0.0.1:{shell.dashboard}/api/jobs/", timeout=30)
+    assert jobs.status_code == 401
 
     sent = shell(send)
     assert sent.returncode == 0, sent.stdout + sent.stderr
