@@ -178,13 +178,8 @@ def test_keys_of_one_data_set_take_every_value_that_the_keys_take():
     assert reproduced.targets["rte"]["optimizer.bias_correction"] is True
 
 
-def test_what_is_not_there_is_no_attribute():
+def test_the_package_lists_its_verbs_and_classes_and_has_no_others():
+    assert {"finetune", "distill", "Ensemble", "load", "Task"} <= set(dir(rr))
+    assert all(getattr(rr, name) is not None for name in rr.__all__)
     with pytest.raises(AttributeError, match="no attribute 'finetun'"):
         _ = rr.finetun
-
-
-def test_the_package_lists_its_verbs_and_classes():
-    import road_ray
-
-    assert {"finetune", "distill", "Ensemble", "load", "Task"} <= set(dir(road_ray))
-    assert all(getattr(road_ray, name) is not None for name in road_ray.__all__)

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from road_ray.config.secrets import masked
+from road_ray.errors import shorten
 
 Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is an index of a list
 Node = Mapping[str, Any]
@@ -20,7 +21,6 @@ Node = Mapping[str, Any]
 UNSET = object()  # the default of a key that must be set
 # The newest draft that yaml-language-server supports for values.
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-_LONGEST_SHOWN = 80  # characters of a value repeated in a message
 _LEFT_OUT = {"$ref", "$defs", "title", "required", "default", "prefixItems"}
 _NOUNS = {"boolean": "true or false", "integer": "a whole number", "number": "a finite number"}
 
@@ -186,8 +186,7 @@ def format_value(value: object) -> str:
     """Return a value as YAML writes it, on one short line, without the secrets of addresses."""
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else "-.inf" if value < 0 else ".inf"
-    text = masked(json.dumps(value, ensure_ascii=False, default=str))
-    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+    return shorten(masked(json.dumps(value, ensure_ascii=False, default=str)), 77)
 
 
 def allowed(node: Node) -> str:

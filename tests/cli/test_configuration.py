@@ -1,6 +1,7 @@
 """``road presets | check | schema | explain``: what is printed, and what editors make of it."""
 
 import json
+import re
 
 import pytest
 from jsonschema import Draft7Validator
@@ -94,18 +95,12 @@ def test_verbs_in_which_a_key_differs_are_explained_apart(road):
     assert list(only["default"]) == ["distill"]
 
 
-def test_the_text_has_every_part_of_the_explanation(road):
+def test_a_key_is_explained_in_words_and_a_section_by_its_keys_one_a_line(road):
     out = road("explain", "optimizer.peak_lr", "finetune").out
-    for part in ("allowed:", "default:", "meaning:"):
-        assert part in out
+    assert re.search(r"(?s)allowed: .*default: .*meaning: ", out)
     assert max(map(len, out.splitlines())) <= 100
-
-
-def test_a_section_lists_its_keys_one_a_line(road):
-    lines = road("explain", "optimizer", "finetune").out.splitlines()
-    (at,) = [number for number, line in enumerate(lines) if line == "  keys:"]
-    names = [line.split()[0] for line in lines[at + 1 :]]
-    assert {"name", "peak_lr", "schedule"} <= set(names)
+    _, _, keys = road("explain", "optimizer", "finetune").out.partition("\n  keys:\n")
+    assert {"name", "peak_lr", "schedule"} <= {line.split()[0] for line in keys.splitlines()}
 
 
 def test_keys_of_sweeps_clusters_and_named_entries_are_explained(road):

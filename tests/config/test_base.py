@@ -261,15 +261,6 @@ def test_an_override_as_text_and_as_a_value_agree(text: str, name: str, value: A
     assert from_text != Example() or value is None
 
 
-def test_override_gives_a_copy_and_tells_mistakes_like_load() -> None:
-    config = Example(seed=4)
-    changed = override(config, {"optimizer.peak_lr": 1e-3})
-    assert (changed.seed, changed.optimizer.peak_lr) == (4, 1e-3)
-    assert config == Example(seed=4)
-    with pytest.raises(ConfigError, match=r"override 'weighting.wrong=1.5'"):
-        override(config, {"weighting.wrong": 1.5})
-
-
 def test_a_preset_is_named_in_the_file_and_left_to_the_caller(write: Write) -> None:
     path = write("preset: electra_small\nseed: 2\n")
     assert preset_named_in(path) == "electra_small"

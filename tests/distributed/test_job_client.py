@@ -24,18 +24,8 @@ class Client:
         self.jobs, self.codes = [], {}
 
     def submit_job(self, **given):
-        self.jobs.append(
-            SimpleNamespace(
-                submission_id=given["submission_id"],
-                status="RUNNING",
-                metadata=given["metadata"],
-                entrypoint=given["entrypoint"],
-                runtime_env=given["runtime_env"],
-                driver_exit_code=None,
-                message="gone\nlog",
-                start_time=len(self.jobs),
-            )
-        )
+        details = {"status": "RUNNING", "driver_exit_code": None, "message": "gone\nlog"}
+        self.jobs.append(SimpleNamespace(**given, **details, start_time=len(self.jobs)))
 
     def list_jobs(self):
         return list(self.jobs)
@@ -213,12 +203,8 @@ def test_a_run_without_one_directory_that_lasts_is_refused(jobs, tmp_path, line,
 
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_name_stops_nothing(jobs, tmp_path, name):
-    jobs._client.jobs.append(  # of somebody else, without a run directory
-        SimpleNamespace(
-            submission_id="raysubmit_1", status="RUNNING", metadata=None, entrypoint="python x.py",
-            driver_exit_code=None, message="", start_time=0,
-        )
-    )  # fmt: skip
+    other = {"submission_id": "raysubmit_1", "metadata": None, "entrypoint": "python x.py"}
+    jobs._client.submit_job(**other)  # of somebody else, without a run directory
     with pytest.raises(ConfigError, match="is empty"):
         jobs.stop(name)
     assert jobs._client.jobs[0].status == "RUNNING"

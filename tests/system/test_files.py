@@ -68,14 +68,9 @@ def test_read_json_refuses_what_is_no_object(tmp_path, content):
         read_json(path)
     assert str(refused.value).startswith(f"{path}: ")
     assert "fix: " in str(refused.value)
-
-
-def test_read_json_names_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(ResourceError, match="No such file") as refused:
-        read_json(tmp_path / "a.json", error=ResourceError, fix="make it again")
-    assert str(tmp_path / "a.json") in str(refused.value)
-    with pytest.raises(CheckpointError, match="Is a directory"):
-        read_json(tmp_path)
+    path.unlink()
+    with pytest.raises(ResourceError, match=rf"{path}: .*No such file"):
+        read_json(path, error=ResourceError)
 
 
 def test_a_value_that_fails_to_be_written_leaves_the_old_file(tmp_path):
