@@ -1,6 +1,5 @@
 """Dependencies as declared in pyproject.toml: direct imports, extras, pins."""
 
-import ast
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +11,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from tests.test_architecture import imports, sources
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -30,42 +31,30 @@ def names(requirements: list[str]) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in requirements}
 
 
-def packages(tree: ast.Module) -> set[str]:
-    """Return the top-level packages that a module imports, those of Python and its own apart."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(str(node.module).partition(".")[0])
-    return names - set(sys.stdlib_module_names) - {"road_ray"}
-
-
 @cache
 def _providers() -> Mapping[str, list[str]]:
     return packages_distributions()  # reads the records of every installed package
 
 
-def undeclared(tree: ast.Module, extras: tuple[str, ...] = ()) -> set[str]:
-    declared = names(PROJECT["dependencies"])
+def undeclared(path: Path, extras: tuple[str, ...] = ()) -> set[str]:
+    """The top-level packages that a module imports and no declared distribution provides."""
+    declared, providers = names(PROJECT["dependencies"]), _providers()
     for extra in extras:
         declared |= names(PROJECT["optional-dependencies"][extra])
-    providers = _providers()
+    packages = {name.partition(".")[0] for name, _ in imports(path)}
     return {
         package
-        for package in packages(tree)
+        for package in packages - set(sys.stdlib_module_names) - {"road_ray"}
         if not declared & {canonicalize_name(item) for item in providers.get(package, [package])}
     }
 
 
-def test_every_import_belongs_to_a_declared_distribution():
-    wrong = {}
-    for path in sorted((ROOT / "road_ray").rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        if missing := undeclared(ast.parse(path.read_text("utf-8")), EXTRAS.get(name, ())):
-            wrong[name] = missing
-    assert not wrong
-    assert undeclared(ast.parse("import pytest, torch, flask")) == {"pytest", "flask"}
+def test_every_import_belongs_to_a_declared_distribution(tmp_path):
+    paths = {path.relative_to(ROOT).as_posix(): path for path in sources()}
+    wrong = {name: undeclared(path, EXTRAS.get(name, ())) for name, path in paths.items()}
+    assert {name: missing for name, missing in wrong.items() if missing} == {}
+    (tmp_path / "bad.py").write_text("import pytest, torch, flask")
+    assert undeclared(tmp_path / "bad.py") == {"pytest", "flask"}
 
 
 def test_every_direct_dependency_is_pinned_once():

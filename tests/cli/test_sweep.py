@@ -63,17 +63,3 @@ def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
     assert plan["sweep"]["runs"] == 24
     assert plan["sweep"]["hours"] == pytest.approx(8 * plan["hours"])
     assert not place.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["weighted"], "did you mean 'weighted_kd'"),
-        ([], "weighted_kd"),
-        (["trials=2"], "weighted_kd"),
-    ],
-)
-def test_a_mistake_is_told_before_anything_starts(road, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    road("sweep", *arguments).refused(2, message)
-    assert list(tmp_path.iterdir()) == []
