@@ -13,6 +13,7 @@ from road_ray.recipes.run_directory.run import launch, open_run_directory
 from road_ray.training import loop
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
+from tests.cluster import until
 
 NOISE = {"rtol": 1e-3, "atol": 2e-5}
 SIZES = "sizes"
@@ -28,8 +29,7 @@ def trained(settings, place, main, workers=2, min_workers=None) -> Path:
     return place
 
 
-def quiet(config, worker, context):
-    return recipe.main(config, worker, context)
+quiet = recipe.main
 
 
 def paced(config, worker, context):
@@ -54,29 +54,31 @@ def killed(rank, config, worker, context):
     """The worker of that rank kills itself once, after the tenth step."""
     done = config.run_dir / "killed"
 
-    def watch() -> None:
-        while len(rows_of(config.run_dir)) < 10:
-            time.sleep(0.02)
-        if not done.exists():
-            done.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+    def kill() -> None:
+        done.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     if worker.rank == rank and not done.exists():
-        threading.Thread(target=watch, daemon=True).start()
+        _after(10, config.run_dir, kill)
     return recipe.main(config, worker, context)
 
 
 def stopped(config, worker, context):
     """A stop after the ninth step, asked of one worker only."""
+    if worker.rank == 1:
+        _after(9, config.run_dir, context.stop.set)
+    return recipe.main(config, worker, context)
+
+
+def _after(step, run, act):
+    """Call ``act`` in a thread when the run has made so many steps."""
 
     def watch() -> None:
-        while len(rows_of(config.run_dir)) < 9:
+        while len(rows_of(run)) < step:
             time.sleep(0.02)
-        context.stop.set()
+        act()
 
-    if worker.rank == 1:
-        threading.Thread(target=watch, daemon=True).start()
-    return recipe.main(config, worker, context)
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def rows_of(run: Path) -> list[dict[str, float]]:
@@ -148,12 +150,8 @@ class InThread(threading.Thread):
             time.sleep(0.05)
         return time.monotonic() - began
 
-    def to_the_end(self, seconds: float = 1800.0) -> None:
+    def to_the_end(self) -> None:
         """Wait for the run to end well."""
-        began = time.monotonic()
-        while self.is_alive():
-            assert time.monotonic() - began < seconds, "waited in vain"
-            self.watched.look()
-            time.sleep(0.05)
+        assert until(lambda: self.watched.look() < 0 or not self.is_alive(), 1800, 0.05), "in vain"
         if self.error:
             raise self.error

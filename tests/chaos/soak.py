@@ -45,14 +45,9 @@ class Soaked:
 
     faults: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    ideal_seconds: float = 0.0
+    goodput: float = 0.0  # share of them that a run without any fault or start would have taken
     equal: bool = False
     left: list[str] = field(default_factory=list)
-
-    @property
-    def goodput(self) -> float:
-        """Share of the time that a run without any fault or start would have taken."""
-        return self.ideal_seconds / self.seconds
 
 
 class Driver:
@@ -125,9 +120,7 @@ FAULTS: tuple[Callable[[Driver, random.Random], None], ...] = (
 )
 
 
-def soak(
-    minutes: float, place: Path, seed: int = 0, every_seconds: float = EVERY_SECONDS
-) -> Soaked:
+def soak(minutes: float, place: Path, seed: int) -> Soaked:
     """One training so long, with a fault about every minute, then its twin without any."""
     chance, summary = random.Random(seed), Soaked()
     order = list(FAULTS)
@@ -142,7 +135,7 @@ def soak(
         # would get no further otherwise, and faults in rows are another test.
         anew = len(events_of(driver.run, "resumed"))
         if working and rows > reached and anew > resumed and next_fault == math.inf:
-            next_fault = time.monotonic() + every_seconds * chance.uniform(0.7, 1.3)
+            next_fault = time.monotonic() + EVERY_SECONDS * chance.uniform(0.7, 1.3)
         if working and time.monotonic() > next_fault:
             if not summary.faults.total() % len(FAULTS):
                 chance.shuffle(order)
@@ -154,7 +147,8 @@ def soak(
             next_fault = math.inf
     assert driver.process.returncode == 0, driver.run.with_suffix(".log").read_text()[-3000:]
     summary.seconds = time.monotonic() - began
-    summary.ideal_seconds = settings(minutes, place)["training.steps"] * STEP_SECONDS
+    ideal_seconds = settings(minutes, place)["training.steps"] * STEP_SECONDS
+    summary.goodput = ideal_seconds / summary.seconds
     time.sleep(5)
     summary.left = [f"process {pid}: {title:.300}" for pid, title in driver.titles().items()]
     summary.left += [str(path) for path in driver.run.rglob(".step-*")]
