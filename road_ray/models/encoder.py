@@ -10,16 +10,16 @@ from torch import nn
 from transformers import (
     CONFIG_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     ElectraForPreTraining,
     PreTrainedConfig,
     PreTrainedModel,
 )
 
 from road_ray.data.model_files import locate_model, read_config
+from road_ray.data.task_and_dataset import Tag
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import class_of, encoder_class, without_pooler
+from road_ray.models.architectures import class_of, encoder_class, model_class, without_pooler
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
@@ -99,8 +99,6 @@ def _config_like(like: PreTrainedConfig, size: EncoderConfig) -> PreTrainedConfi
     setattr(config, _inner_width(config), size.intermediate_size)
     if getattr(config, "head_dim", None) is not None:
         config.head_dim = size.hidden_size // size.heads
-    if getattr(config, "num_key_value_heads", None) == like.num_attention_heads:
-        config.num_key_value_heads = size.heads
     if getattr(config, "layer_types", None) is not None:
         config.layer_types = config.layer_types[: size.layers]
     return config
@@ -128,20 +126,13 @@ def new_discriminator(
 ) -> PreTrainedModel:
     """Return an encoder with a head that scores every token, with random weights, of the family of
     ``like`` if given.
-
-    Raises ``ConfigError`` for a family without a head for tokens.
     """
     config = _config_like(like, size) if like else hugging_face_config(size, vocab_size, pad_id)
     is_electra = config.model_type == "electra"
     # ELECTRA's own head has none: the default of later heads.
     config.num_labels = 2 if is_electra else 1
-    kind = class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config)
-    if kind is None:
-        raise ConfigError(
-            f"encoder.family = init: transformers has no head for tokens on "
-            f"{config.model_type!r}\n  fix: objective.name=mlm, or a model of another family"
-        )
-    model: Any = ElectraForPreTraining(config) if is_electra else kind(config)
+    kind = ElectraForPreTraining if is_electra else model_class(Tag(()), config)
+    model: Any = kind(config)
     if isinstance(getattr(model, "dropout", None), nn.Dropout):
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     if like is None:

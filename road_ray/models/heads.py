@@ -12,19 +12,12 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import (
-    MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
-    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-    PreTrainedConfig,
-)
+from transformers import PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
 
 from road_ray.data.batching import Batch, allowed_positions, second_text
-from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Tag, Task
-from road_ray.errors import CheckpointError
-from road_ray.models.architectures import FAMILIES, class_of
+from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Task
+from road_ray.models.architectures import FAMILIES, model_class
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.system.own_names import named_object, unfit
 
@@ -248,29 +241,6 @@ class OwnHead(nn.Module):
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         logits: Tensor = self.head(hidden, batch["attention_mask"].to(hidden.device))
         return logits[:, self.order].float() * self.scale + self.shift
-
-
-def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
-    """Return the class of ``transformers`` for a kind of head on an architecture.
-
-    Raises ``CheckpointError`` if it has none.
-    """
-    match kind:
-        case Span():
-            mapping, name = MODEL_FOR_QUESTION_ANSWERING_MAPPING, "question answering"
-        case Tag():
-            mapping, name = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, "token classification"
-        case Choose():
-            mapping, name = MODEL_FOR_MULTIPLE_CHOICE_MAPPING, "multiple choice"
-        case _:
-            mapping, name = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, "sequence classification"
-    found = class_of(mapping, config)
-    if found is None:
-        raise CheckpointError(
-            f"{config.name_or_path or 'config.json'}: transformers has no head for {name} on "
-            f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
-        )
-    return found
 
 
 def build_head(task: Task, config: PreTrainedConfig) -> nn.Module:

@@ -29,10 +29,15 @@ from road_ray.data.task_and_dataset import (
     special_head,
 )
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import encoder_class, input_names, without_pooler
+from road_ray.models.architectures import (
+    encoder_class,
+    input_names,
+    model_class,
+    without_pooler,
+)
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
-from road_ray.models.heads import Heads, OwnHead, TransformersHead, build_head, model_class
+from road_ray.models.heads import Heads, OwnHead, TransformersHead, build_head
 from road_ray.models.load_weights import (
     LabelMap,
     check_finite,
