@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -91,19 +91,16 @@ class Corpus:
     @cached_property
     def lengths(self) -> Longs:
         """Tokens in each row."""
-        found: Longs = self._of_rows(lambda shard: np.diff(shard.bounds))
-        return found
+        if isinstance(self.shards, tuple):
+            return np.concatenate([np.diff(shard.bounds) for shard in self.shards])
+        return cast(Longs, _Column(self, lambda shard, rows: np.diff(shard.bounds)[rows]))
 
     @cached_property
     def first_segment(self) -> Ints:
         """Length of segment 0 in each row, special tokens included."""
-        found: Ints = self._of_rows(lambda shard: shard.first_segments)
-        return found
-
-    def _of_rows(self, of_shard: Callable[[OpenShard], Any]) -> Any:
         if isinstance(self.shards, tuple):
-            return np.concatenate([of_shard(shard) for shard in self.shards])
-        return _Column(self, of_shard)
+            return np.concatenate([shard.first_segments for shard in self.shards])
+        return cast(Ints, _Column(self, lambda shard, rows: shard.first_segments[rows]))
 
     def row(self, index: int) -> Ints:
         """Return the token ids of one row, a view into the shard."""
@@ -117,7 +114,7 @@ class _Column:
     """Numbers of all rows, read from the shards when they are indexed by an array of rows."""
 
     corpus: Corpus
-    of_shard: Callable[[OpenShard], Any]
+    of_shard: Any  # (shard, rows in it) -> their values
 
     def __getitem__(self, rows: Longs) -> Longs:
         numbers = np.searchsorted(self.corpus.starts, rows, side="right") - 1
@@ -125,7 +122,7 @@ class _Column:
         for number in np.unique(numbers):
             of_shard = numbers == number
             inner = rows[of_shard] - self.corpus.starts[number]
-            values[of_shard] = self.of_shard(self.corpus.shards[int(number)])[inner]
+            values[of_shard] = self.of_shard(self.corpus.shards[int(number)], inner)
         return values
 
     def max(self) -> int:
