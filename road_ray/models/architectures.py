@@ -205,13 +205,11 @@ def parameter_depths(encoder: PreTrainedModel) -> tuple[dict[int, int], int]:
 
 
 def _is_of_embeddings(encoder: PreTrainedModel, name: str) -> bool:
-    """Return True for a parameter of embeddings, or of the norm in the module that holds them."""
-    owner, _, _ = name.rpartition(".")
-    module, (holder, _, _) = encoder.get_submodule(owner), owner.rpartition(".")
-    beside = [child for child, _ in encoder.get_submodule(holder).named_children()]
-    is_norm = "norm" in type(module).__name__.lower() and any("embedding" in n for n in beside)
-    in_encoder = bool(holder)  # the model itself holds its embeddings beside everything else
-    return "embedding" in name or isinstance(module, nn.Embedding) or (is_norm and in_encoder)
+    """Return True for a parameter of embeddings, or of the norm of DeBERTa-v2's positions."""
+    if name.startswith("encoder.LayerNorm."):
+        return hasattr(encoder.encoder, "rel_embeddings")
+    owner = encoder.get_submodule(name.rpartition(".")[0])
+    return "embedding" in name or isinstance(owner, nn.Embedding)
 
 
 def _size(module: nn.Module) -> int:
