@@ -53,7 +53,7 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
-            for name, job in costs.jobs.items():
+            for name, job in costs.experiment.jobs.items():
                 finished = (config.run_dir / name / "metrics.json").is_file()
                 try:
                     steps, seconds = (0, 0.0) if finished else costs.steps_and_seconds(job)
@@ -85,7 +85,7 @@ class _Costs:
 
     def __init__(self, config: ReproduceConfig, place: Path) -> None:
         self.config, self.place = config, place
-        self.jobs = {job.name: job for job in Experiment(config).jobs}
+        self.experiment = Experiment(config)
         self.measured: dict[str, Measured] = {}
 
     def steps_and_seconds(self, job: Job) -> tuple[int, float]:
@@ -139,7 +139,7 @@ class _Costs:
     @cached_property
     def _encoder(self) -> Path:
         """Model as large as those of all arms of a comparison of pre-training."""
-        stage: Any = next(iter(self.jobs.values())).config
+        stage: Any = next(iter(self.experiment.jobs.values())).config
         place = self.place / "encoder"
         place.mkdir()
         changes = sampled_corpus(stage, place)[0]

@@ -61,7 +61,7 @@ class Experiment:
         self.arms = chosen_arms(config)
         self.targets = _targets(config)  # data sets that score the arms
         self.seeds = range(config.seed, config.seed + config.num_seeds)  # of every arm
-        self._jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Job] = {}  # by name, each after those that it needs
         self._epochs: dict[str, float] = {}  # of a target, with the updates of unlabelled rows too
         if not config.of_pretraining:
             require_init(config.init)
@@ -80,23 +80,19 @@ class Experiment:
             for seed in self.seeds:
                 self._arm(name, seed)
 
-    @property
-    def jobs(self) -> list[Job]:
-        """Jobs, each after those that it needs."""
-        return list(self._jobs.values())
-
     def of_arm(self, arm: str, seed: int) -> list[Job]:
         """Return the jobs of one arm with one seed."""
-        return [job for job in self.jobs if (job.arm, job.config.seed) == (arm, seed)]
+        return [job for job in self.jobs.values() if (job.arm, job.config.seed) == (arm, seed)]
 
     @property
     def ensembles(self) -> list[TeachersConfig]:
         """Ensembles of teachers."""
-        return [job.config for job in self.jobs if isinstance(job.config, TeachersConfig)]
+        configs = [job.config for job in self.jobs.values()]
+        return [config for config in configs if isinstance(config, TeachersConfig)]
 
     def _add(self, name: str, config: RunConfig, after: Sequence[str], **more: Any) -> str:
         """Add a job unless it is there, and return its name."""
-        self._jobs.setdefault(name, Job(name, config, tuple(after), **more))
+        self.jobs.setdefault(name, Job(name, config, tuple(after), **more))
         return name
 
     def _arm(self, name: str, seed: int) -> str:
@@ -138,7 +134,7 @@ class Experiment:
             plain = FinetuneConfig(**fields, data=as_base(FinetuneDataConfig, config.data))
             return override(plain, changes | arm.keys), []
         ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
-        place, made = config.run_dir / ensemble, self._jobs[ensemble].config
+        place, made = config.run_dir / ensemble, self.jobs[ensemble].config
         assert isinstance(made, TeachersConfig)
         changes["distillation.num_teachers"] = arm.members or made.num_teachers
         if arm.members and (made.num_folds > 1 or arm.members > made.num_teachers):
@@ -185,7 +181,7 @@ class Experiment:
         first = config.seed + TEACHER_SEED
         if any(arm.combine for arm in config.experiment.arms.values()):
             at, first = f"{at}-{seed}", first + TEACHER_SEED * (seed - config.seed)
-        if at not in self._jobs:
+        if at not in self.jobs:
             made = TeachersConfig(
                 **self._shared(config.training, at, first, []),
                 optimizer=config.optimizer,

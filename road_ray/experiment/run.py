@@ -84,11 +84,10 @@ def run_experiment(
     A job that fails, with whatever exception, is told at once and skips only those that need it;
     the error comes after the table of the rest, of the kind of the first cause.
     """
-    jobs = experiment.jobs
-    numbers = {job.name: number for number, job in enumerate(jobs)}
-    after = [[numbers[needed] for needed in job.after] for job in jobs]
+    names, jobs = [*experiment.jobs], [*experiment.jobs.values()]
+    after = [[names.index(needed) for needed in job.after] for job in jobs]
     runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
-    results = {job.name: run for job, run in zip(jobs, runs, strict=True)}
+    results = dict(zip(names, runs, strict=True))
     done: Done = {arm: {} for arm in experiment.arms}
     failed: list[Failed] = []
     for arm, seed in product(experiment.arms, experiment.seeds):

@@ -98,7 +98,7 @@ def test_the_experiment_of_the_comparison_guide_has_its_arms(file, world, pretra
     changes = {"init": str(pretrained.directory), "data.root": str(world)}
     changes |= {"run_dir": str(tmp_path / "run"), "num_seeds": 1}
     experiment = Experiment(configure("reproduce", path=file, overrides=changes))
-    scored = {job.arm: job for job in experiment.jobs if job.scored}
+    scored = {job.arm: job for job in experiment.jobs.values() if job.scored}
     rates = {arm: job.config.optimizer.peak_lr for arm, job in scored.items()}
     assert (rates["slow"], rates["fast"]) == (1e-5, 1e-4)
     assert scored["taught"].config.distillation.teachers

@@ -25,7 +25,7 @@ def only(plan, arm, seed=0):
 
 
 def scored(plan):
-    return [job for job in plan.jobs if job.scored]
+    return [job for job in plan.jobs.values() if job.scored]
 
 
 def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path):
@@ -165,10 +165,10 @@ def test_teachers_of_a_mixture_are_not_those_of_students_with_other_rows(tiny):
 def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own(tiny):
     plan = planned(tiny("road_multitask", targets={"rte": {}, "sst2": {}})
                    | {"multitask.data.datasets": ["sst2"]})  # fmt: skip
-    names = [job.name for job in plan.jobs]
-    for number, job in enumerate(plan.jobs):
+    names, jobs = [*plan.jobs], plan.jobs.values()
+    for number, job in enumerate(jobs):
         assert {*job.after} <= {*names[:number]}
-    after = {job.name: job.after for job in plan.jobs}
+    after = {job.name: job.after for job in jobs}
     teachers = [f"teachers/mixture-teachers-sst2/teacher-{number}" for number in range(3)]
     assert after["teachers/mixture-teachers-sst2"] == (*teachers,)
     assert after["road_kd/seed-1/stage-0"] == ("teachers/mixture-teachers-sst2",)

@@ -218,7 +218,7 @@ def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "multitask").symlink_to(pretrained.directory)
     plan = Experiment(demo.stage(ReproduceConfig, "students", config))
-    students = {(job.arm, job.config.seed): job.config for job in plan.jobs if job.scored}
+    students = {(job.arm, job.config.seed): job.config for job in plan.jobs.values() if job.scored}
     assert {*students} == {(arm, seed) for arm in plan.arms for seed in (100, 101)}
     assert {student.init for student in students.values()} == {str(mixture.run_dir)}
     assert {student.student.layers for student in students.values()} == {1}

@@ -56,7 +56,7 @@ def _arms():
     keys = {"training.mirror": mirror, "pretrain.training.mirror": mirror, "num_seeds": 2}
     keys |= {"run_dir": OUTER, "data.root": "miniature", "data.dataset": "sst2"}
     experiment = Experiment(configure("reproduce", overrides=keys))
-    return [job.config for job in experiment.jobs]
+    return [job.config for job in experiment.jobs.values()]
 
 
 def _trials():
