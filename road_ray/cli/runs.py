@@ -9,19 +9,17 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from road_ray.cli.options import JsonOption, argument, complete_words, show_list, tell
-from road_ray.config import Config
 from road_ray.config.schema import format_value
 from road_ray.errors import ConfigError
 from road_ray.reporting.text_tables import aligned, duration, is_principal
 from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
-    from road_ray.experiment.config import ReproduceConfig
     from road_ray.reporting.records.run_record import RunRecord
 
 
@@ -164,14 +162,14 @@ def plan(
         command.invoke(inner)
 
 
-def show_plan(verb: str, config: Config, as_json: bool) -> None:
+def show_plan(verb: str, config: Any, as_json: bool) -> None:
     """Plan a configuration and print it."""
     from road_ray.recipes.plan import plan as planned
 
     if verb == "reproduce":
         from road_ray.experiment.estimate import estimate
 
-        found = estimate(cast("ReproduceConfig", config))
+        found = estimate(config)
         text = format_comparison(found)
     elif verb not in get_args(_Planned):
         allowed = ", ".join(get_args(_Planned))
@@ -201,12 +199,8 @@ def format_plan(plan: Mapping[str, Any]) -> str:
     need = ", ".join(f"{name} {size(count)}" for name, count in memory.items())
     low, high = plan["measured_step_range"]
     every = 3600 * plan["hours"] / plan["measured_step_seconds"]
-    found: dict[str, object] = {
-        "runs": plan["runs"],
-        "steps": f"{plan['steps']:,}",
-        "rows": f"{plan['rows']:,}",
-        "tokens": f"{plan['tokens']:,}",
-        "parameters": f"{plan['parameters']:,}",
+    counts = ("runs", "steps", "rows", "tokens", "parameters")
+    found = {name: f"{plan[name]:,}" for name in counts} | {
         "memory of a worker": f"{size(sum(memory.values()))} ({need})",
         "memory here": f"{size(available)} for each worker" if available else "no GPU",
         "disk of a checkpoint": size(disk["checkpoint"]),
