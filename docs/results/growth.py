@@ -58,7 +58,7 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def store(size: int, place: Path) -> dict[str, float]:
     """Write, open and read a table of answers of three classes."""
-    from road_ray.distillation.stored_ensemble import open_table, write_table
+    from road_ray.distillation.stored_ensemble import find, open_table, write_table
 
     keys = np.random.default_rng(0).integers(0, 2**63, (size, 2)).astype(np.uint64)
     counts = np.full(size, 3, np.int64)
@@ -68,7 +68,7 @@ def store(size: int, place: Path) -> dict[str, float]:
     drawn = keys[np.random.default_rng(1).integers(0, size, READ_ROWS)]
     before = peak_mb()
     opened, table = timed(lambda: open_table(directory, check=False))
-    read, answers = timed(lambda: [table.read(int(row)) for row in table.find(drawn)])
+    read, answers = timed(lambda: table["answer"].take(find(table, drawn)).to_pylist())
     assert len(answers) == READ_ROWS
     found = {"fill_s": filled, "open_s": opened, "read_2000_s": read}
     return found | {"memory_mb": peak_mb() - before}

@@ -26,7 +26,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.examples import Ints, Longs
+from road_ray.data.examples import Longs
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
 from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader
@@ -142,48 +141,30 @@ def padded(
     return logits.mT if isinstance(kind, Span) else logits
 
 
-@dataclass(frozen=True)
-class AnswerTable:
-    """Answers to N rows, memory-mapped."""
-
-    path: Path
-    first: NDArray[np.uint64]  # [N], the halves of the keys
-    second: NDArray[np.uint64]
-    values: Values  # [numbers], those of row r from bounds[r] to bounds[r + 1]
-    bounds: Ints  # [N + 1]
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def find(self, keys: Keys) -> Longs:
-        """Return the number of each row in this table, -1 if it is not there. ``[B, 2] -> [B]``."""
-        first, second = self.first, self.second
-        last = len(self) - 1
-        at = np.searchsorted(first, keys[:, 0]).clip(max=last)
-        while True:  # rows that share the first half of their key follow each other
-            behind = (first[at] == keys[:, 0]) & (second[at] < keys[:, 1]) & (at < last)
-            if not behind.any():
-                break
-            at[behind] += 1
-        return np.where((first[at] == keys[:, 0]) & (second[at] == keys[:, 1]), at, -1)
-
-    def read(self, row: int) -> Values:
-        """Return the numbers of a row."""
-        return self.values[self.bounds[row] : self.bounds[row + 1]]
+def find(table: pa.RecordBatch, keys: Keys) -> Longs:
+    """Return the number of each row in a table, -1 if it is not there. ``[B, 2] -> [B]``."""
+    first, second = table["first"].to_numpy(), table["second"].to_numpy()
+    last = len(table) - 1
+    at = np.searchsorted(first, keys[:, 0]).clip(max=last)
+    while True:  # rows that share the first half of their key follow each other
+        behind = (first[at] == keys[:, 0]) & (second[at] < keys[:, 1]) & (at < last)
+        if not behind.any():
+            break
+        at[behind] += 1
+    return np.where((first[at] == keys[:, 0]) & (second[at] == keys[:, 1]), at, -1)
 
 
-def open_table(path: Path, *, check: bool | None = None) -> AnswerTable:
-    """Open a table. Raises ``DataError`` for a file that is none or, with ``check``, does not have
-    the sha256 in its name; None checks tables of up to 256 MiB.
+def open_table(path: Path, *, check: bool | None = None) -> pa.RecordBatch:
+    """Open a table: ``first`` and ``second``, the halves of the keys, and each ``answer``. Raises
+    ``DataError`` for a file that is none or, with ``check``, does not have the sha256 in its name;
+    None checks tables of up to 256 MiB.
     """
     try:
         hashed = check or (check is None and path.stat().st_size <= _TABLE_BYTES)
         if hashed and path.name != _NAME.format(sha256_of(path)):
             raise ValueError("its sha256 is not that in its name")
         rows = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
-        answers = rows["answer"]
-        columns = (rows["first"], rows["second"], answers.values, answers.offsets)
-        return AnswerTable(path, *(column.to_numpy() for column in columns))
+        return rows.select(["first", "second", "answer"])
     except (OSError, ValueError, LookupError) as error:
         fix = "delete it: the next run asks the teachers for its rows again"
         raise DataError(f"{path}: damaged: {error}\n  fix: {fix}") from error
@@ -220,27 +201,27 @@ class TeacherTables:
         self._record = _identity(teacher, task) | {
             "directory": teacher.get("adapter", teacher["directory"])
         }
-        self.tables: list[AnswerTable] = []
+        self.tables: dict[Path, pa.RecordBatch] = {}
         self._pending: list[tuple[Keys, Longs, Values]] = []
         self._pending_since = 0.0
         self.refresh()
 
     def __len__(self) -> int:
-        return sum(map(len, self.tables))
+        return sum(map(len, self.tables.values()))
 
     def refresh(self) -> None:
         """Open the tables that other processes have written. Raises ``DataError`` for a damaged
         one.
         """
-        known = {table.path for table in self.tables}
-        new = [path for path in sorted(self.directory.glob(TABLES)) if path not in known]
-        self.tables += [open_table(path) for path in new]
+        for path in sorted(self.directory.glob(TABLES)):
+            if path not in self.tables:
+                self.tables[path] = open_table(path)
         with suppress(OSError):  # when it was last used, for `prune`; others may only read it
             os.utime(self.directory / MANIFEST)
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
         """Return which of the rows have an answer. ``[N, 2] -> [N]``."""
-        found = [table.find(keys) >= 0 for table in self.tables]
+        found = [find(table, keys) >= 0 for table in self.tables.values()]
         return np.logical_or.reduce(found) if found else np.zeros(len(keys), np.bool_)
 
     def keys_of(self, inputs: Mapping[str, Any]) -> Keys:
@@ -273,10 +254,12 @@ class TeacherTables:
     def read(self, keys: Keys) -> list[Values]:
         """Return the numbers of each row. Raises ``DataError`` for rows without an answer."""
         answers: list[Values | None] = [None] * len(keys)
-        for table in self.tables:
-            rows = table.find(keys)
+        for table in self.tables.values():
+            rows, column = find(table, keys), table["answer"]
+            values, bounds = column.values.to_numpy(), column.offsets.to_numpy()
             for number in np.flatnonzero(rows >= 0):
-                answers[number] = table.read(int(rows[number]))
+                row = rows[number]
+                answers[number] = values[bounds[row] : bounds[row + 1]]
         if missing := sum(answer is None for answer in answers):
             raise DataError(
                 f"{self.directory}: has no answers to {missing} of {len(keys)} rows of a batch\n"

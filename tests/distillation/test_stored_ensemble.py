@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -21,6 +22,7 @@ from road_ray.distillation.stored_ensemble import (
     StoredEnsemble,
     TeacherTables,
     directory_name,
+    find,
     keys_of_tokens,
     open_table,
     write_table,
@@ -82,12 +84,10 @@ def test_keys_that_share_their_first_half_are_different_rows(tmp_path):
     keys = np.array([[7, 3], [7, 1], [2, 9], [7, 2], [9, 0]], np.uint64)
     values = np.arange(5, dtype=np.float16)
     table = open_table(write_table(tmp_path, keys, np.ones(5, int), values))
-    found = table.find(
-        np.array([[7, 2], [7, 4], [7, 1], [7, 3], [9, 0], [0, 0], [9, 1]], np.uint64)
-    )
-    assert [float(table.read(row)[0]) if row >= 0 else None for row in found] == [
-        *(3.0, None, 1.0, 0.0, 4.0, None, None)
-    ]
+    asked = np.array([[7, 2], [7, 4], [7, 1], [7, 3], [9, 0], [0, 0], [9, 1]], np.uint64)
+    rows = [row if row >= 0 else None for row in find(table, asked).tolist()]
+    found = table["answer"].take(pa.array(rows)).to_pylist()
+    assert found == [[3.0], None, [1.0], [0.0], [4.0], None, None]
 
 
 @pytest.mark.parametrize("part", list(WHO)[1:])
@@ -102,11 +102,11 @@ def test_whatever_decides_the_answers_decides_the_directory(part):
 
 @pytest.mark.parametrize("damage", [lambda x: x[:-2], lambda x: x[:200] + b"!" + x[201:]])
 def test_a_damaged_table_is_named_with_what_to_do(tmp_path, damage):
-    (table,) = filled(tmp_path, 1, 2).tables
-    table.path.write_bytes(damage(table.path.read_bytes()))
+    (path,) = filled(tmp_path, 1, 2).tables
+    path.write_bytes(damage(path.read_bytes()))
     for check in (True, None):
-        with pytest.raises(DataError, match=rf"(?s){table.path}.*fix: delete it"):
-            open_table(table.path, check=check)
+        with pytest.raises(DataError, match=rf"(?s){path}.*fix: delete it"):
+            open_table(path, check=check)
 
 
 def forked(root: Path, numbers: range, killed_after: int | None = None):

@@ -112,7 +112,8 @@ def test_tables_that_say_something_else_stop_the_run_before_the_first_step(stude
     student("cold")
     victim = tables(tmp_path / "store")[0]
     table = open_table(victim)
-    keys, values = np.stack([table.first, table.second], 1), np.array(table.values[::-1])
+    keys = np.stack([table["first"], table["second"]], 1)
+    values = np.array(table["answer"].values)[::-1].copy()
     victim.unlink()
     write_table(victim.parent, keys, np.full(len(keys), 2), values)
     with pytest.raises(CheckpointError, match=r"(?s)teacher \d .*its table.*differ"):
