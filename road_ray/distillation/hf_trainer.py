@@ -10,8 +10,7 @@ from transformers import Trainer
 
 from road_ray.distillation.annotate import annotate, model_inputs, student_loss
 from road_ray.distillation.ensemble import Ensemble
-from road_ray.distillation.schedule import Shape
-from road_ray.distillation.schedule import schedule as schedule_of
+from road_ray.distillation.schedule import Schedule, Shape
 from road_ray.distillation.weighting import default_rule, resolve
 
 
@@ -59,7 +58,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         name = weighting or default_rule(ensemble.size)
         self.weigh = resolve(name, {"temperature": temperature}, **(rule or {}))
         self.temperature, self.lookahead = temperature, lookahead
-        self.kd_weight, self.average_loss = schedule_of(schedule, kd_weight), average_loss
+        self.kd_weight, self.average_loss = Schedule(schedule, kd_weight), average_loss
         self._epoch: Any = None
         super().__init__(*arguments, **options)
 

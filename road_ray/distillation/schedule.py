@@ -3,7 +3,6 @@ done, so a resumed run has the same weights.
 """
 
 import itertools
-from dataclasses import dataclass
 from typing import Literal
 
 from road_ray.errors import ConfigError
@@ -12,18 +11,20 @@ Points = tuple[tuple[float, float], ...]
 Shape = Literal["constant", "linear"] | Points
 
 
-@dataclass(frozen=True)
 class Schedule:
-    """Weight as a function of the fraction of training in 0..1: linear between points, constant
-    outside them.
+    """Weight as a function of the fraction of training in 0..1: ``constant`` is ``kd_weight``,
+    ``linear`` goes from 1 to 0, and points are joined by straight lines, constant outside them.
 
-    Two points at one fraction are a jump; the later one holds from there on. Raises ``ConfigError``
-    unless the fractions rise and all numbers are in 0..1.
+    Linear is teacher annealing: a target of ``f * label + (1 - f) * teachers`` at fraction ``f``
+    (Clark et al. 2019, BAM, section 3.2). Two points at one fraction are a jump; the later one
+    holds from there on. Raises ``ConfigError`` unless the fractions rise and all numbers are in
+    0..1.
     """
 
-    points: Points
-
-    def __post_init__(self) -> None:
+    def __init__(self, shape: Shape = "constant", kd_weight: float = 0.5) -> None:
+        if isinstance(shape, str):
+            shape = ((0.0, 1.0), (1.0, 0.0)) if shape == "linear" else ((0.0, kd_weight),)
+        self.points = tuple((float(fraction), float(weight)) for fraction, weight in shape)
         numbers = [number for point in self.points for number in point]
         rising = all(a[0] <= b[0] for a, b in itertools.pairwise(self.points))
         if not numbers or not rising or not all(0 <= number <= 1 for number in numbers):  # NaN too
@@ -44,15 +45,3 @@ class Schedule:
     @property
     def is_constant(self) -> bool:
         return len({weight for _, weight in self.points}) == 1
-
-
-def schedule(shape: Shape, kd_weight: float) -> Schedule:
-    """Return the schedule of a shape: ``constant`` is ``kd_weight``, ``linear`` goes from 1 to 0,
-    points are used unchanged.
-
-    Linear is teacher annealing: a target of ``f * label + (1 - f) * teachers`` at fraction ``f``.
-    Source: Clark et al. 2019 (BAM), section 3.2.
-    """
-    if isinstance(shape, str):
-        return Schedule(((0.0, 1.0), (1.0, 0.0)) if shape == "linear" else ((0.0, kd_weight),))
-    return Schedule(tuple((float(fraction), float(weight)) for fraction, weight in shape))

@@ -92,7 +92,7 @@ def label_loss(
     return total, count
 
 
-_HALF = Schedule(((0.0, 0.5),))
+_HALF = Schedule()
 
 
 class Supervised(Objective):

@@ -22,7 +22,7 @@ import torch
 
 from road_ray.data import catalog
 from road_ray.data.task_and_dataset import Span
-from road_ray.distillation.schedule import schedule
+from road_ray.distillation.schedule import Schedule
 from road_ray.distributed.public_ensemble import Ensemble
 from road_ray.models.config import Precision
 from road_ray.models.load_weights import suppress_logging
@@ -77,7 +77,7 @@ def taught(lesson: Lesson, connection: Connection) -> None:
                 ensemble.label(batches(lesson))
             for pid in ensemble.inner.health() if lesson.host == "actors" else ():
                 pin(pid, lesson.teacher_cores)
-            weight = schedule("constant", KD_WEIGHT)
+            weight = Schedule("constant", KD_WEIGHT)
             student = _model(lesson, seed=0)
             objective = Supervised(student, kd_weight=weight, temperature=TEMPERATURE)
             lookahead = 0 if lesson.host == "process" else LOOKAHEAD

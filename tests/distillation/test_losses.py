@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.distillation.losses import kd_loss, soft_loss_sum
-from road_ray.distillation.schedule import Schedule, schedule
+from road_ray.distillation.schedule import Schedule
 from road_ray.distillation.weighting import mean_probabilities
 from road_ray.errors import ConfigError, DataError
 
@@ -133,10 +133,10 @@ def test_the_average_loss_pulls_where_the_mean_probability_does(temperature):
 @pytest.mark.parametrize(
     ("weight", "expected"),
     [
-        (schedule("constant", 0.3), {0.0: 0.3, 0.5: 0.3, 1.0: 0.3}),
-        (schedule("linear", 0.3), {0.0: 1.0, 0.25: 0.75, 0.5: 0.5, 1.0: 0.0}),
+        (Schedule("constant", 0.3), {0.0: 0.3, 0.5: 0.3, 1.0: 0.3}),
+        (Schedule("linear", 0.3), {0.0: 1.0, 0.25: 0.75, 0.5: 0.5, 1.0: 0.0}),
         (  # straight lines between the points, level outside
-            schedule(((0.2, 0.8), (0.4, 0.4), (0.6, 0.4)), 0.5),
+            Schedule(((0.2, 0.8), (0.4, 0.4), (0.6, 0.4)), 0.5),
             {0.0: 0.8, 0.2: 0.8, 0.3: 0.6, 0.4: 0.4, 0.5: 0.4, 1.0: 0.4},
         ),
         (  # two points at one fraction are a jump

@@ -17,7 +17,7 @@ from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.schedule import schedule
+from road_ray.distillation.schedule import Schedule
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
 from road_ray.inference.load_model import load
@@ -74,7 +74,7 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     (batch,) = annotate([stream[0]], ensemble, resolve("mean"))
     with torch.no_grad():
         torch.testing.assert_close(batch["soft_logits"], student(batch))
-    terms = Supervised(student, kd_weight=schedule("constant", 0.5), temperature=4.0)(batch).terms
+    terms = Supervised(student, kd_weight=Schedule("constant", 0.5), temperature=4.0)(batch).terms
     assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
     assert terms[name].count == (batch["labels"] != -100).sum()
 

@@ -28,7 +28,7 @@ from road_ray.distillation.hidden_state_matching import (
     attention_error,
     hidden_error,
 )
-from road_ray.distillation.schedule import schedule
+from road_ray.distillation.schedule import Schedule
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised, label_loss
 from tests.objectives.conftest import config_of
@@ -203,7 +203,7 @@ def batch(task: Task, soft: torch.Tensor, *, keep: torch.Tensor | None = None, *
 
 
 def terms(task, logits, soft, *, kd_weight=0.5, temperature=2.0, **more):
-    weight = schedule("constant", kd_weight)
+    weight = Schedule("constant", kd_weight)
     objective = Supervised(Fixed(task, logits), kd_weight=weight, temperature=temperature)
     return objective(batch(task, soft, **more)).terms
 
@@ -243,7 +243,7 @@ def test_an_example_without_gold_still_learns_from_the_teachers():
 def test_annealed_weights_follow_the_fraction_and_the_gradient_is_that_to_the_mixed_target():
     """BAM's own form: target = f * onehot + (1 - f) * teacher."""
     fixed = Fixed(PAIR, torch.tensor([[0.3, -0.2], [1.0, 0.5]]))
-    objective = Supervised(fixed, kd_weight=schedule("linear", 0.5), temperature=1.0)
+    objective = Supervised(fixed, kd_weight=Schedule("linear", 0.5), temperature=1.0)
     soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
     losses = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
     assert (losses.terms["d"].weight, losses.terms["d_soft"].weight) == (0.25, 0.75)

@@ -19,7 +19,7 @@ from road_ray.data.model_files import head_for, locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
-from road_ray.distillation.schedule import schedule
+from road_ray.distillation.schedule import Schedule
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import keep_layers, longest_row, num_layers
 from road_ray.models.encoder import build_encoder, load_encoder, model_directory
@@ -161,7 +161,7 @@ def build_objective(
     taught = next(iter(teachers.values()), None)
     if taught is not None:
         settings = taught.config.distillation
-        options["kd_weight"] = schedule(settings.schedule, settings.kd_weight)
+        options["kd_weight"] = Schedule(settings.schedule, settings.kd_weight)
         options["temperature"] = settings.temperature
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
     if taught is not None and matching is not None and matching.enabled:

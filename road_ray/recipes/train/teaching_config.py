@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.config.base import ByContent, Free
-from road_ray.distillation.schedule import Shape, schedule
+from road_ray.distillation.schedule import Schedule, Shape
 from road_ray.errors import ConfigError
 from road_ray.models.config import TeacherPrecision
 from road_ray.recipes.run_directory.input_files import model_files
@@ -137,7 +137,7 @@ class TeachingConfig(Config):
     @classmethod
     def _in_order(cls, shape: Shape) -> Shape:
         try:
-            schedule(shape, 0.5)
+            Schedule(shape)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return shape
