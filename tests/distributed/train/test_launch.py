@@ -81,18 +81,18 @@ def fail(*_):
     raise DivergedError("step 7: loss nan\n  kept: step 6")
 
 
-def fall_once(number, config, worker, context, place):
+def fall_once(number, config, worker, context):
     """Rank 1 sends itself a signal the first time; afterwards the group adds up its ranks."""
-    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
-    if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
-        (Path(place) / "fallen").write_text(str(os.getpid()))
+    config.run_dir.with_name(f"started-{worker.rank}-{os.getpid()}").touch()
+    if worker.rank == 1 and len([*config.run_dir.parent.glob("started-1-*")]) == 1:
+        config.run_dir.with_name("fallen").write_text(str(os.getpid()))
         os.kill(os.getpid(), number)
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
-def fail_alone(config, worker, context, place):
+def fail_alone(config, worker, context):
     """Rank 1 raises an error of ours while rank 0 waits for it; both have started by then."""
-    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
+    config.run_dir.with_name(f"started-{worker.rank}-{os.getpid()}").touch()
     worker.barrier()
     if worker.rank == 1:
         fail()
@@ -191,7 +191,7 @@ class TestCluster:
 
     def test_our_error_on_one_worker_comes_out_as_it_is_and_starts_no_group_again(self, tmp_path):
         with pytest.raises(DivergedError) as raised:
-            launch(fail_alone, RunConfig(workers=2, run_dir=tmp_path / "run"), str(tmp_path))
+            launch(fail_alone, RunConfig(workers=2, run_dir=tmp_path / "run"))
         assert str(raised.value) == "step 7: loss nan\n  kept: step 6"
         assert raised.value.exit_code == 5
         assert len(list(tmp_path.glob("started-*"))) == 2
@@ -224,7 +224,7 @@ class TestCluster:
     ):
         monkeypatch.setenv(HEALTH, "5")
         hang = partial(fall_once, signal.SIGSTOP)
-        result = launch(hang, RunConfig(workers=2, run_dir=tmp_path / "run"), str(tmp_path))
+        result = launch(hang, RunConfig(workers=2, run_dir=tmp_path / "run"))
         assert result == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
         assert not Path("/proc", (tmp_path / "fallen").read_text()).exists(), "what hung lives on"
@@ -234,11 +234,9 @@ class TestCluster:
 
     @pytest.mark.chaos
     def test_a_worker_that_dies_is_told_and_replaced_with_its_group(self, tmp_path, caplog):
-        place = tmp_path / "starts"
-        place.mkdir()
         die = partial(fall_once, signal.SIGKILL)  # as the kernel does when memory runs out
-        assert launch(die, RunConfig(workers=2, run_dir=tmp_path), str(place)) == {"sum": 3.0}
-        assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
+        assert launch(die, RunConfig(workers=2, run_dir=tmp_path / "run")) == {"sum": 3.0}
+        assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not die once"
         assert re.search("worker 1 failed: .*\n  was it for memory?", caplog.text)
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
