@@ -6,10 +6,8 @@ mixture; ``FinetuningsConfig`` and ``TeachersConfig`` consist of
 several runs, see ``recipes/several_runs.py``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -34,9 +32,6 @@ from road_ray.recipes.train.teaching_config import (
     teacher_files,
 )
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-
-if TYPE_CHECKING:
-    from road_ray.data.examples import Example
 
 
 class TrainDataConfig(SourceConfig):
@@ -72,10 +67,6 @@ class TrainDataConfig(SourceConfig):
         train = [(name, "train", self) for name in self.trained_on]
         return [*train, *((name, "dev", self) for name in self.evaluated_on)]
 
-    def learns_from(self, example: Example) -> bool:
-        """Return True if ``example`` is trained on."""
-        return True
-
 
 class FinetuneDataConfig(TrainDataConfig):
     """Data set to train on, data sets to evaluate on, and the batches."""
@@ -109,14 +100,6 @@ class FinetuneDataConfig(TrainDataConfig):
     @property
     def evaluated_on(self) -> tuple[str, ...]:
         return self.evaluate_on or (self.dataset,)
-
-    def learns_from(self, example: Example) -> bool:
-        if self.held_out_fold is None:
-            return True
-        from road_ray.data.training_rows import fold_of
-
-        held_out, num_folds = self.held_out_fold
-        return fold_of(example, num_folds) != held_out
 
 
 class DistillDataConfig(FinetuneDataConfig):

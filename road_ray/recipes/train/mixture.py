@@ -15,6 +15,7 @@ from road_ray.data.batching import Batch, BatchStream, BatchTotals
 from road_ray.data.load_split import Split, find_dataset, load_split
 from road_ray.data.mixing import Since, draw_datasets, mixed, probabilities
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Tag
+from road_ray.data.training_rows import fold_of
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.heads import own_head
 from road_ray.recipes.train.config import (
@@ -96,7 +97,8 @@ def read(config: TrainConfig, name: str, part: str, tokenizer: PreTrainedTokeniz
     """Return ``train`` or ``dev`` of a data set; with ``mixing.heads=dataset``, its task is named
     after the data set.
     """
-    keep = config.data.learns_from if part == "train" else None
+    held_out = getattr(config.data, "held_out_fold", None) if part == "train" else None
+    keep = held_out and (lambda example: fold_of(example, held_out[1]) != held_out[0])
     more = config.data.unlabelled_rows.get(name, ()) if part == "train" else ()
     split = load_split(name, part, config.data, tokenizer, keep=keep, unlabelled=more)
     if mixing_of(config).heads == "task":
