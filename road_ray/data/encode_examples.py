@@ -9,7 +9,6 @@ import hashlib
 import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -78,36 +77,30 @@ def encode(
     of_kind, stride_tokens = _checked(examples, dataset, task), limits.get("stride_tokens")
     if isinstance(task.kind, Span):
         rows = encode_spans(
-            of_kind, dataset, tokenizer, max_length_tokens=limit, train=train,
+            of_kind, dataset.name, tokenizer, max_length_tokens=limit, train=train,
             stride_tokens=stride_tokens or 128,
         )  # fmt: skip
-        return replace(rows, gold=_span_labels(rows, of_kind, task, dataset))
-    if isinstance(task.kind, Tag):
-        return encode_tags(of_kind, dataset.name, task, tokenizer, max_length_tokens=limit)
-    if isinstance(task.kind, Choose):
-        labels, columns = _choices(of_kind, task)
+        rows["gold"] = _span_labels(rows, of_kind, task, dataset)
+    elif isinstance(task.kind, Tag):
+        rows = encode_tags(of_kind, task, tokenizer, max_length_tokens=limit)
     else:
-        labels, width = _labels(of_kind, dataset, task), len(dataset.columns.text)
-        columns = [[example.texts[place] for example in of_kind] for place in range(width)]
-    windows = limits.get("windows") or NO_WINDOWS
-    if windows != NO_WINDOWS and len(columns) > 1:
-        raise ConfigError(
-            f"data.windows = {windows}: {dataset.name} has rows of two texts\n"
-            "  allowed: tasks of one text with classes, several labels or a number"
-        )
-    stride = None if windows == NO_WINDOWS else stride_tokens or 0
-    encoded = text_rows(columns, tokenizer, max_length_tokens=limit, stride_tokens=stride)
-    if isinstance(task.kind, Choose):  # whose rows of tokens are choices
-        encoded["example"] = encoded["example"][: len(labels)]
-    return Features(
-        dataset=dataset.name,
-        task=task.name,
-        gold={"labels": labels[encoded["example"]]},
-        max_length_tokens=limit,
-        choices=task.kind.choices if isinstance(task.kind, Choose) else 1,
-        pooling=windows,
-        **encoded,
-    )
+        if isinstance(task.kind, Choose):
+            labels, columns = _choices(of_kind, task)
+        else:
+            labels, width = _labels(of_kind, dataset, task), len(dataset.columns.text)
+            columns = [[example.texts[place] for example in of_kind] for place in range(width)]
+        windows = limits.get("windows") or NO_WINDOWS
+        if windows != NO_WINDOWS and len(columns) > 1:
+            raise ConfigError(
+                f"data.windows = {windows}: {dataset.name} has rows of two texts\n"
+                "  allowed: tasks of one text with classes, several labels or a number"
+            )
+        stride = None if windows == NO_WINDOWS else stride_tokens or 0
+        rows = text_rows(columns, tokenizer, max_length_tokens=limit, stride_tokens=stride)
+        if isinstance(task.kind, Choose):  # whose rows of tokens are choices
+            rows |= {"example": rows["example"][: len(labels)], "choices": task.kind.choices}
+        rows |= {"gold": {"labels": labels[rows["example"]]}, "pooling": windows}
+    return Features(dataset.name, task.name, max_length_tokens=limit, **rows)
 
 
 def row_limit(max_length_tokens: int | None, task: Task) -> int:
@@ -151,23 +144,23 @@ def _checked(examples: Sequence[Example], dataset: Dataset, task: Task) -> list[
 
 
 def _span_labels(
-    rows: Features, examples: Sequence[SpanExample], task: Task, dataset: Dataset
+    rows: dict[str, Any], examples: Sequence[SpanExample], task: Task, dataset: Dataset
 ) -> dict[str, NDArray[Any]]:
     """Return the answers of the windows, unknown where the question has no labels; with the label
     of joint spans, and ``labels/<task>`` of further tasks in windows with the answer and of
     questions without one.
     """
-    unknown = np.array([not example.labelled for example in examples], bool)[rows.example]
-    bare = np.array([not example.answers for example in examples], bool)[rows.example]
-    gold = {name: np.where(unknown, UNKNOWN, values) for name, values in rows.gold.items()}
+    of = rows["example"]
+    unknown = np.array([not example.labelled for example in examples], bool)[of]
+    bare = np.array([not example.answers for example in examples], bool)[of]
+    gold = {name: np.where(unknown, UNKNOWN, values) for name, values in rows["gold"].items()}
     if isinstance(task.kind, JointSpan):
         gold[IMPOSSIBLE] = bare.astype(np.float32)
     labelled = (gold["start_positions"] > 0) | bare
     for other in dataset.also:
         labels = cast(Classify, TASKS[other].kind).labels
         numbers = [labels.index(dict(e.labels)[other]) if e.labels else UNKNOWN for e in examples]
-        of_rows = np.array(numbers, np.int64)[rows.example]
-        gold[f"{FURTHER}{other}"] = np.where(labelled, of_rows, UNKNOWN)
+        gold[f"{FURTHER}{other}"] = np.where(labelled, np.array(numbers, np.int64)[of], UNKNOWN)
     return gold
 
 

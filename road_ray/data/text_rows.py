@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.examples import UNKNOWN, Answer, Features, Ints, Longs, SpanExample, TagExample
-from road_ray.data.task_and_dataset import Dataset, Tag, Task
+from road_ray.data.examples import UNKNOWN, Answer, Ints, Longs, SpanExample, TagExample
+from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -143,13 +143,13 @@ def bounds_of(lengths: Longs) -> Longs:
 
 def encode_tags(
     examples: Sequence[TagExample],
-    name: str,
     task: Task,
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length_tokens: int,
-) -> Features:
-    """Return rows of words; ``labels`` has -100 but at the first token of a word.
+) -> dict[str, Any]:
+    """Return rows of words, as fields of ``Features``; ``labels`` has -100 but at the first token
+    of a word.
 
     A sentence that is too long continues in a further row. A word without sub-tokens, such as a
     control character, is in no row. Source: Devlin et al. 2019, section 5.3 (the first sub-token
@@ -160,8 +160,6 @@ def encode_tags(
     rows = text_rows(
         [texts], tokenizer, max_length_tokens=max_length_tokens, stride_tokens=0, of_words=True
     )
-    if (further := len(rows["example"]) - len(examples)) > 0:
-        _log.info("%s: %d sentences need a further row", name, further)
     # The number of each word over all sentences: one that goes on in a further row has the same.
     words, examples_of = rows["words"], np.repeat(rows["example"], np.diff(rows["bounds"]))
     inside = np.flatnonzero(words >= 0)
@@ -170,8 +168,7 @@ def encode_tags(
     words[inside[~begins]] = -1
     gold = np.full(len(words), UNKNOWN, np.int64)
     gold[inside[begins]] = labels[numbers[begins]]
-    limit = max_length_tokens
-    return Features(name, task.name, gold={"labels": gold}, max_length_tokens=limit, **rows)
+    return rows | {"gold": {"labels": gold}}
 
 
 def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:
@@ -193,14 +190,15 @@ def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:
 
 def encode_spans(
     examples: Sequence[SpanExample],
-    dataset: Dataset,
+    name: str,
     tokenizer: PreTrainedTokenizerFast,
     *,
-    max_length_tokens: int = 384,
-    stride_tokens: int = 128,
+    max_length_tokens: int,
+    stride_tokens: int,
     train: bool,
-) -> Features:
-    """Return rows of a question and a window of its context, at least one a question, in order.
+) -> dict[str, Any]:
+    """Return rows of a question and a window of its context, at least one a question, in order, as
+    fields of ``Features``. ``name`` is that of the data set, for the log.
 
     Windows start every ``stride_tokens`` tokens (BERT's ``doc_stride``; Hugging Face's ``stride``
     is the overlap instead) until one reaches the end of the context. Answer positions are
@@ -219,7 +217,7 @@ def encode_spans(
     lost, bare = list[SpanExample](), 0
     for begin in range(0, len(examples), _ROWS_AT_A_TIME):
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
-        questions = _cut(chunk, tokenizer, longest_question, dataset.name)
+        questions = _cut(chunk, tokenizer, longest_question, name)
         windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
         parts.append(packed([one for own, _ in windows for one in own], tokenizer, num_texts=2))
         for number, (example, (own, step)) in enumerate(zip(chunk, windows, strict=True), begin):
@@ -228,21 +226,15 @@ def encode_spans(
             bare += bool(example.answers) and not has_token
             lost += [example] if has_token and not part["places"].any() else []
     if bare:
-        _log.warning("%s: %d answers hold no token, only spaces or controls", dataset.name, bare)
+        _log.warning("%s: %d answers hold no token, only spaces or controls", name, bare)
     if train and lost:
         text = "%s: %d answers fit no window; trained as unanswerable. The first: %s, question %s"
         fix = "\n  fix: raise max_length_tokens"
-        _log.warning(text + fix, dataset.name, len(lost), lost[0].where, lost[0].id)
+        _log.warning(text + fix, name, len(lost), lost[0].where, lost[0].id)
     rows = joined(parts)
     rows |= {name: np.concatenate([part[name] for part in contexts]) for name in contexts[0]}
     starts, ends = rows.pop("places").T
-    return Features(
-        dataset=dataset.name,
-        task=dataset.task,
-        gold={"start_positions": starts.copy(), "end_positions": ends.copy()},
-        max_length_tokens=max_length_tokens,
-        **rows,
-    )
+    return rows | {"gold": {"start_positions": starts.copy(), "end_positions": ends.copy()}}
 
 
 def _in_context(

@@ -153,13 +153,10 @@ class TextReader:
             case Choose():
                 return [self._joined((texts[0], choice)) for choice in texts[1:]]
             case Tag():  # a sentence that is too long has several rows
-                rows = encode_tags(
-                    [TagExample("", texts, None, "")],
-                    *("teacher", self.task, self.tokenizer),
-                    max_length_tokens=self.longest,
-                )
-                parts = [slice(*bounds) for bounds in itertools.pairwise(rows.bounds.tolist())]
-                fields: Any = (rows.tokens, rows.segments, None, rows.words)
+                sentence, longest = TagExample("", texts, None, ""), self.longest
+                rows = encode_tags([sentence], self.task, self.tokenizer, max_length_tokens=longest)
+                parts = [slice(*bounds) for bounds in itertools.pairwise(rows["bounds"].tolist())]
+                fields: Any = (rows["tokens"], rows.get("segments"), None, rows["words"])
                 cut = ([x if x is None else x[part] for x in fields] for part in parts)
                 return list(itertools.starmap(TokenRow, cut))
         return [self._joined(texts)]

@@ -15,7 +15,6 @@ from road_ray.data.encode_examples import cache_key, encode, load_or_encode
 from road_ray.data.examples import Answer, SpanExample, TagExample, TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.task_and_dataset import Tag, Task
-from road_ray.data.text_rows import encode_tags
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 
@@ -122,7 +121,7 @@ def sentence(words, tags=None):
 
 
 def tagged(examples, tokenizer, limit=8):
-    return encode_tags(examples, dataset("conll2003"), NER, tokenizer, max_length_tokens=limit)
+    return encode(examples, dataset("conll2003"), NER, tokenizer, {"max_length_tokens": limit})
 
 
 def test_the_first_sub_token_has_the_tag_of_its_word(letters):

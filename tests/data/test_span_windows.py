@@ -8,7 +8,6 @@ import pytest
 from road_ray.data.catalog import dataset, task
 from road_ray.data.encode_examples import encode
 from road_ray.data.examples import Answer, SpanExample
-from road_ray.data.text_rows import encode_spans
 from tests.published import FAMILIES, TEXTS, tokenizer_of
 
 CONTEXT = "a b c d e f g h i j k l"
@@ -19,10 +18,8 @@ def ask(context, *answers, question="q r", id="1"):
 
 
 def small(examples, tokenizer, train=False):
-    return encode_spans(
-        examples, dataset("squad_v2"), tokenizer,
-        max_length_tokens=10, stride_tokens=2, train=train,
-    )  # fmt: skip
+    limits = {"max_length_tokens": 10, "stride_tokens": 2}
+    return encode(examples, dataset("squad_v2"), task("squad_v2"), tokenizer, limits, train=train)
 
 
 def words(rows, row, tokenizer):
@@ -84,7 +81,7 @@ def test_gold_covers_the_answer_in_any_script(letters):
         context = contexts[n % 40]
         start, end = sorted(int(c) for c in rng.choice(len(context) + 1, 2, replace=False))
         examples.append(ask(context, Answer(context[start:end], start), question="q"))
-    rows = encode_spans(examples, dataset("squad_v2"), letters, max_length_tokens=100, train=False)
+    rows = whole(examples, letters, max_length_tokens=100)
     assert rows.offsets is not None
     for r, example in enumerate(examples):
         offsets = rows.offsets[rows.bounds[r] : rows.bounds[r + 1]]
@@ -122,10 +119,8 @@ def test_windows_and_max_context_are_those_of_bert(letters, side, monkeypatch):
     for _ in range(60):
         tokens, room, stride = (int(n) for n in rng.integers([1, 1, 1], [60, 20, 25]))
         context = " ".join(rng.choice(list("abcdefghijkl"), tokens))
-        rows = encode_spans(
-            [ask(context, question="q")], dataset("squad_v2"), letters,
-            max_length_tokens=room + 4, stride_tokens=stride, train=False,
-        )  # fmt: skip
+        limits = {"max_length_tokens": room + 4, "stride_tokens": stride}
+        rows = whole([ask(context, question="q")], letters, **limits)
         spans, best = bert_windows(tokens, room, stride)
         assert rows.max_context is not None
         assert rows.offsets is not None
