@@ -1,29 +1,18 @@
 """The table of faults names tests that exist; the page is what became of them."""
 
-import ast
 import sys
-from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS.parent))
 from tests.chaos.__main__ import FAULTS, PAGE, lacking, page, recorded  # noqa: E402
-
-
-@cache
-def names_in(path: Path) -> set[str]:
-    """Names of a file's tests, those of classes with their class."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for item in tree.body:
-        if isinstance(item, ast.ClassDef):
-            names |= {f"{item.name}::{n.name}" for n in item.body if isinstance(n, ast.FunctionDef)}
-    return names
+from tests.docs.test_links import definitions  # noqa: E402
 
 
 def test_every_test_of_the_table_exists():
     tests = [test.split("::", 1) for fault in FAULTS.values() for test in fault["tests"]]
-    assert [test for test in tests if test[1] not in names_in(TESTS / test[0])] == []
+    defined = [name.replace("::", ".") in definitions(TESTS / path) for path, name in tests]
+    assert [test for test, is_there in zip(tests, defined, strict=True) if not is_there] == []
     assert all(fault["tests"] for fault in FAULTS.values())
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from road_ray.distributed.job_client import pack_working_dir
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
@@ -45,18 +47,8 @@ def test_workflows_run_scripts_and_targets_that_exist():
 def wheel(tmp_path_factory):
     """The wheel of the files that git tracks, built without a network."""
     place = tmp_path_factory.mktemp("wheel")
-    archive = subprocess.run(
-        ["git", "ls-files", "-z", "road_ray", "pyproject.toml", "README.md", "LICENSE"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     source = place / "source"
-    for name in filter(None, archive.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+    pack_working_dir(ROOT, source, exclude=("docs", "tests"))
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(place), "."]
     built = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
