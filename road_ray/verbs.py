@@ -213,10 +213,12 @@ def configure(
     """
     base: dict[str, Any] = {}
     kind = VERBS[verb].config
+    overrides = [overrides] if isinstance(overrides, str) else overrides
     if verb == "evaluate" and path and "data.dataset" in flatten(read_yaml(path).values):
         trained: Any = configure(verb_of_file(path), path=path)  # the file of a training
         base, path = {"init": str(trained.run_dir)}, None
-        if "init" in {*(word.partition("=")[0] for word in overrides), *keys}:  # another model
+        given = {word.partition("=")[0].strip() for word in (*overrides, *keys)}
+        if "init" in given:  # another model
             known = type(kind.model_fields["data"].default).model_fields
             data = trained.data.model_dump(mode="json", exclude_defaults=True)
             base = {"data": {name: x for name, x in data.items() if name in known}}

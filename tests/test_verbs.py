@@ -40,6 +40,9 @@ def test_a_file_goes_over_a_preset_and_overrides_over_both(tmp_path):
     assert config.data.dataset == "squad_v2"
     assert (config.seed, config.data.epochs, config.data.batch_size) == (4, 1.0, 4)
     assert configure("finetune", preset="sst2_small", path=file).data.dataset == "sst2"
+    file.write_text("data: {dataset: sst2}\n")  # of a training: its data are evaluated
+    by_text = configure("evaluate", path=file, overrides="init = x")
+    assert by_text == configure("evaluate", path=file, overrides={"init": "x"})
     file.write_text("data: 3\n")
     with pytest.raises(ConfigError, match="data = 3"):
         configure("evaluate", path=file)  # was a TypeError

@@ -275,8 +275,7 @@ def comparison_named(
     """
     values = read_yaml(path).values if path else {}
     if not isinstance(overrides, Mapping):
-        texts = [overrides] if isinstance(overrides, str) else overrides
-        parts = [text.partition("=") for text in texts]
+        parts = [text.partition("=") for text in overrides]
         overrides = {name.strip(): value.strip().strip("'\"") for name, _, value in parts}
     values |= {**overrides, **keys}
     if values.get("comparison") is not None:  # null is refused as a value of the key
