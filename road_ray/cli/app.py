@@ -174,10 +174,8 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
         typer.echo(comparison_text(read_table(run.directory)))
     else:
         typer.echo(metrics_table(run.metrics))
-    places = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
-    if verb == "teachers":
-        places["teachers"] = run.directory / "teachers.json"
-    places["report"] = run.directory / "report.html"
+    files = {"predictions": "predictions", "teachers": "teachers.json", "report": "report.html"}
+    places = {"model": run.hf_dir} | {name: run.directory / file for name, file in files.items()}
     parts = [f"{name}: {place}" for name, place in places.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
     given = [*([str(line.path)] if line.path else []), *line.overrides]
