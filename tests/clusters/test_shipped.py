@@ -181,17 +181,12 @@ def test_kuberay_takes_the_manifest_as_it_is(crd, name, plural):
     validator = Draft7Validator(crd(plural))
     manifest = loaded(f"kuberay/{name}")
     assert [error.message for error in validator.iter_errors(manifest)] == []
-    spec = manifest["spec"]
-    groups(spec.get("rayClusterSpec", spec))
-
-
-def groups(cluster: dict[str, Any]) -> None:
+    cluster = manifest["spec"].get("rayClusterSpec", manifest["spec"])
     assert cluster["authOptions"] == {"mode": "token"}
     assert cluster["networkPolicy"]["mode"].startswith("DenyAll")
     assert cluster["headGroupSpec"]["rayStartParams"]["num-gpus"] == "0"
-    settings = {
-        group["groupName"]: group["template"]["spec"] for group in cluster["workerGroupSpecs"]
-    }
+    groups = worker_groups(f"kuberay/{name}")
+    settings = {group["groupName"]: group["template"]["spec"] for group in groups}
     assert set(settings) == {"student", "teacher", "spot"}
     spot = settings["spot"]
     environment = {e["name"]: e["value"] for e in spot["containers"][0]["env"]}
