@@ -36,7 +36,6 @@ class Setting:
 
     shape: Shape
     precision: Literal["fp32", "bf16"] = "fp32"
-    clock: str = "wall"
     sampling: Literal["everywhere", "chosen"] = "everywhere"  # of the plain recipe
     steps: int = 1  # of a round
     compiled: bool = False
@@ -47,7 +46,7 @@ def ours(setting: Setting, connection: Connection, worker: Worker | None = None)
     generator, discriminator = shapes.models(setting.shape)
     objective = Electra(generator, discriminator, special_ids=shapes.SPECIAL, mask_id=shapes.MASK)
     given = shapes.batches(setting.shape, on=torch.device("cpu"))
-    stream = gated(connection, given, setting.clock, setting.steps)
+    stream = gated(connection, given, setting.steps)
     learn(
         objective,
         lambda _: ([batch] for batch in stream),
@@ -168,7 +167,7 @@ def _train(
     for network in model.children() if setting.compiled else ():
         network.compile()
     given = shapes.batches(setting.shape)
-    for batch in gated(connection, given, setting.clock, setting.steps):
+    for batch in gated(connection, given, setting.steps):
         with torch.autocast(kind, dtype=torch.bfloat16, enabled=low):
             value = loss(batch)
         value.backward()
@@ -182,7 +181,7 @@ def product(setting: Setting, connection: Connection) -> None:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[setting.precision]
     matrix = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE, device=shapes.device(), dtype=dtype)
     out = torch.empty_like(matrix)
-    for _ in gated(connection, [None], setting.clock):
+    for _ in gated(connection, [None]):
         for _ in range(PRODUCTS):
             torch.mm(matrix, matrix, out=out)
 

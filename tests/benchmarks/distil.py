@@ -49,7 +49,6 @@ class Lesson:
     student_cores: Sequence[int]
     teacher_cores: Sequence[int]  # of actors
     precision: Precision  # of student and teachers
-    clock: str
     steps: int  # of a round, that count
     host: Literal["process", "actors", "store"] = "process"  # of the answers
 
@@ -151,7 +150,7 @@ def _train(
 
 
 def _steps(connection: Connection, lesson: Lesson, given: Iterable[Any]) -> Iterator[Any]:
-    return gated(connection, given, lesson.clock, lesson.steps, LOOKAHEAD + 1)
+    return gated(connection, given, lesson.steps, LOOKAHEAD + 1)
 
 
 def batches(lesson: Lesson) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.benchmarks.race import Contestants, Start, Timing, in_process
 from tests.benchmarks.shapes import Shape, device
 
 Row = dict[str, Any]
-_TINY = EncoderConfig(layers=4)
+_TINY = Shape(EncoderConfig(layers=4), vocab_size=8000, batch_size=16, length=64)
 _BASE = EncoderConfig(
     layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768
 )
@@ -83,9 +82,7 @@ class Plan:
     """How the benchmarks are run; the defaults are what ``make bench`` does on a CPU."""
 
     shapes: dict[str, Shape] = field(default_factory=lambda: {"pretrain": Shape()})
-    tiny: Shape = field(
-        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=16, length=64)
-    )
+    tiny: Shape = _TINY
     lessons: dict[str, Shape] = field(
         default_factory=lambda: {
             "sentiment": Shape(batch_size=32, length=64),
@@ -106,7 +103,6 @@ class Plan:
     until: float | None = None  # of time.monotonic(): no further round of a race begins then
     clock: str = "wall"
     start: Start = in_process
-    say: Callable[[str], None] = print
 
     @classmethod
     def of_device(cls, **options: Any) -> Plan:
@@ -134,7 +130,8 @@ class Plan:
         device holds one contestant after the other, so that the memory of each is its own.
         """
         how = dict.fromkeys(lanes, self.start) | starts
-        rounds: dict[str, Any] = {"repeats": repeats, "warmup": warmup, "until": self.until}
+        rounds: dict[str, Any] = {"repeats": repeats, "warmup": warmup}
+        rounds |= {"until": self.until, "clock": self.clock}
         if device().type != "cuda":
             return race.race(lanes, how, **rounds)
         return {name: race.race({name: lanes[name]}, how, **rounds)[name] for name in lanes}

@@ -30,7 +30,6 @@ class Work:
 
     model: Path
     rows: Path
-    clock: str
     precision: str = "fp32"
 
 
@@ -38,7 +37,7 @@ def predict(plan: Plan) -> list[Row]:
     """Rows of a CSV file to a CSV file of classes and scores, rows/s."""
     study = replace(plan.predicting, encoder=plan.tiny.encoder)
     with tempfile.TemporaryDirectory() as place:
-        work = Work(*_prepared(study, Path(place)), clock=plan.clock)
+        work = Work(*_prepared(study, Path(place)))
         lanes = {
             "fp32": (ours, work),
             "bf16": (ours, replace(work, precision="bf16")),
@@ -72,7 +71,7 @@ def _prepared(study: Study, place: Path) -> tuple[Path, Path]:
 def ours(work: Work, connection: Connection) -> None:
     predictor = load(work.model, device="cpu", precision=work.precision)
     with tempfile.TemporaryDirectory() as place:
-        for number in gated(connection, count(), work.clock):  # a new file each time
+        for number in gated(connection, count()):  # a new file each time
             predict_file(
                 predictor, str(work.rows), Path(place) / f"{number}.csv", model=str(work.model)
             )
@@ -83,7 +82,7 @@ def plain(work: Work, connection: Connection) -> None:
     model = AutoModelForSequenceClassification.from_pretrained(work.model).eval()
     with tempfile.TemporaryFile("w", newline="") as out, torch.inference_mode():
         writer = csv.writer(out)
-        for _ in gated(connection, [None], work.clock):
+        for _ in gated(connection, [None]):
             with work.rows.open(newline="") as file:
                 rows = list(csv.DictReader(file))
             for start in range(0, len(rows), _PLAIN_BATCH):

@@ -24,6 +24,7 @@ Contestants = Mapping[Any, tuple[Main, Any]]
 """By name: ``main(setting, connection)`` and its setting."""
 Start = Callable[[Main, Any, str], Any]
 START_TIMEOUT_SECONDS = 120
+CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}  # cpu: of the training thread alone
 
 
 class Over(Exception):
@@ -43,23 +44,17 @@ class Timing:
 
 
 def gated(
-    connection: Connection,
-    batches: Iterable[Any],
-    clock: str = "wall",
-    steps: int = 1,
-    warm_steps: int = 0,
+    connection: Connection, batches: Iterable[Any], steps: int = 1, warm_steps: int = 0
 ) -> Iterator[Any]:
-    """``steps`` batches whenever the referee says go; reports the seconds of one.
+    """``steps`` batches whenever the referee names a clock; reports the seconds of one by it.
 
-    A sequence of them repeats. ``clock``: ``wall``, or ``cpu`` for the time of this thread alone
-    where others use the machine. ``warm_steps`` of each round come before the clock starts: they
-    use up what was asked ahead while others had their turn.
+    A sequence of them repeats. ``warm_steps`` of each round come before the clock starts: they use
+    up what was asked ahead while others had their turn.
     """
-    now = {"wall": time.perf_counter, "cpu": time.thread_time}[clock]
     connection.send_bytes(b"ready")
     endless = batches if isinstance(batches, Iterator) else cycle(batches)
     while True:
-        if connection.recv_bytes() != b"go":
+        if (now := CLOCKS.get(connection.recv_bytes().decode())) is None:
             raise Over
         yield from islice(endless, warm_steps)
         began = now()
@@ -111,6 +106,7 @@ def race(
     repeats: int,
     warmup: int,
     until: float | None,
+    clock: str,
 ) -> dict[Any, Timing]:
     """``repeats`` rounds after ``warmup`` that do not count; every round begins with another.
 
@@ -127,7 +123,7 @@ def race(
                 break
             shift = turn % len(names)
             for name in names[shift:] + names[:shift]:
-                lanes[name].step(counts=turn >= warmup)
+                lanes[name].step(clock, counts=turn >= warmup)
         return {name: lane.end() for name, lane in lanes.items()}
 
 
@@ -156,8 +152,8 @@ class _Lane:
             raise TimeoutError(f"no answer within {timeout_seconds} s")
         return self.connection.recv_bytes()
 
-    def step(self, *, counts: bool) -> None:
-        self.connection.send_bytes(b"go")
+    def step(self, clock: str, *, counts: bool) -> None:
+        self.connection.send_bytes(clock.encode())
         seconds = float(self._receive())
         if counts:
             self.timing.seconds.append(seconds)

@@ -22,6 +22,7 @@ import psutil
 from road_ray.data import catalog
 from tests.benchmarks import shapes
 from tests.benchmarks.plan import Plan, Row, row
+from tests.cluster import until
 from tests.ports import free_port
 from tests.published import TEXTS, tokenizer_of
 
@@ -130,11 +131,8 @@ def _started(module: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[by
         command, stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": root}, cwd=root
     )
     try:
-        deadline = time.monotonic() + _START_SECONDS
-        while not _is_ready(port):
-            assert server.poll() is None, f"{module} ended with {server.returncode}"
-            assert time.monotonic() < deadline, f"{module} does not answer"
-            time.sleep(0.5)
+        until(lambda: server.poll() is not None or _is_ready(port), _START_SECONDS, 0.5)
+        assert _is_ready(port), f"{module} does not answer; its exit code: {server.poll()}"
         yield server, port
     finally:
         server.terminate()

@@ -36,8 +36,8 @@ def pretrain(plan: Plan) -> list[Row]:
         "plain, samples at chosen": (contestants.plain, "chosen"),
     }
     if find_spec("electra_pytorch") is None:
-        plan.say("pretrain: electra-pytorch is not installed, so it is left out")
-        plan.say("  fix: pip install --no-deps electra-pytorch==0.1.2")
+        print("pretrain: electra-pytorch is not installed, so it is left out")
+        print("  fix: pip install --no-deps electra-pytorch==0.1.2")
     else:
         peers = {"electra-pytorch": (contestants.electra_pytorch, "everywhere"), **peers}
     return [
@@ -56,7 +56,7 @@ def pretrain_tiny(plan: Plan) -> list[Row]:
 def _against(
     name: str, plan: Plan, shape: Shape, repeats: int, peers: dict[str, tuple[Main, Any]]
 ) -> list[Row]:
-    base = Setting(shape, clock=plan.clock, steps=plan.steps)
+    base = Setting(shape, steps=plan.steps)
     lanes: dict[Any, Any] = {"product": (contestants.product, base)}
     for precision, compiled in product(plan.precisions, plan.compiled):
         setting = replace(base, precision=precision, compiled=compiled)
@@ -81,7 +81,7 @@ def _against(
 
 def ray_train(plan: Plan) -> list[Row]:
     """The same loop in one Ray Train worker and in a process of its own, once started."""
-    setting = Setting(plan.tiny, clock=plan.clock)
+    setting = Setting(plan.tiny)
     lanes = {
         "product": (contestants.product, setting),
         "ours": (contestants.ours, setting),
@@ -124,8 +124,8 @@ def distil(plan: Plan) -> list[Row]:
     if has_peer:
         pairs += [(mine, "textbrewer") for mine in ("actors", "in process")]
     else:
-        plan.say("distil: textbrewer is not installed, so it is left out")
-        plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
+        print("distil: textbrewer is not installed, so it is left out")
+        print("  fix: pip install --no-deps textbrewer==0.2.1.post1")
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     rows = []
@@ -134,7 +134,6 @@ def distil(plan: Plan) -> list[Row]:
             lesson = Lesson(
                 task,
                 shape,
-                clock=plan.clock,
                 precision=precision,
                 steps=plan.lesson_steps,
                 student_cores=tuple(cores[:1]),
@@ -164,9 +163,7 @@ def finetune(plan: Plan) -> list[Row]:
 
 def _trained(study: Study, plan: Plan) -> list[Row]:
     """``limit_share``: products of the encoder over real tokens, over the fp32 rate of products."""
-    study = replace(study, clock=plan.clock)
-    product = Setting(plan.tiny, clock=plan.clock)
-    lanes: dict[str, Any] = {"product": (contestants.product, product)}
+    lanes: dict[str, Any] = {"product": (contestants.product, Setting(plan.tiny))}
     for precision in plan.precisions:
         variant = replace(study, precision=precision)
         lanes[f"ours {precision}"] = finetuning.ours, variant
@@ -201,7 +198,7 @@ def matrix_rate(plan: Plan) -> list[Row]:
     """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
     if not plan.pairs(("bf16", "fp32")):
         return []
-    base = Setting(plan.tiny, clock=plan.clock)
+    base = Setting(plan.tiny)
     lanes = {
         precision: (contestants.product, replace(base, precision=precision))
         for precision in plan.precisions
