@@ -64,7 +64,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     metrics = dict(model.pop("metrics", {}))
     packages = run.environment.get("packages") or {}
     length = run.model.get("max_length_tokens")
-    card = template("card.md.jinja", plain=_plain, code=_code, fenced=_fenced)
+    card = template("card.md.jinja", plain=_plain, code=_code)
     text = card.render(
         run=run,
         model=model,
@@ -99,24 +99,17 @@ def _plain(text: object) -> str:
     return re.sub(r"([\\`*_\[\]<>&#|!~$])", r"\\\1", printable(str(text)))
 
 
-def _code(text: object) -> str:
-    """Return text as a Markdown code span, also if it contains backticks."""
-    shown = printable(str(text))
-    mark = _fence(shown, 1)
+def _code(text: object, language: str | None = None) -> str:
+    """Return text as a Markdown code span, or as a fenced block of a language, also if it contains
+    backticks.
+    """
+    shown = printable(str(text), keep="" if language is None else "\n\t")
+    least = 1 if language is None else 3
+    mark = "`" * max([least, *(len(run) + 1 for run in re.findall("`+", shown))])
+    if language is not None:
+        return f"{mark}{language}\n{shown}\n{mark}"
     pad = " " if "`" in shown else ""
     return f"{mark}{pad}{shown}{pad}{mark}"
-
-
-def _fenced(text: str, language: str = "") -> str:
-    """Return text as a fenced code block, also if it contains fences."""
-    shown = printable(text, keep="\n\t")
-    mark = _fence(shown, 3)
-    return f"{mark}{language}\n{shown}\n{mark}"
-
-
-def _fence(text: str, least: int) -> str:
-    """Return more backticks than any run in the text has."""
-    return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", text))])
 
 
 def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]) -> str:
