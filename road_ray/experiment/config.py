@@ -3,7 +3,7 @@ the keys that all arms share. ``catalogue/`` has the published ones, one YAML fi
 writes his own. ``expand.py`` consumes it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -120,8 +120,8 @@ class ExperimentConfig(Config):
                 raise ValueError(f"{name!r}: an arm or an ensemble is named as its directory is")
         for name, arm in self.arms.items():
             _check_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
-            _known("against", name, arm.against, self.arms)
-            if name in arm.against or len({*arm.against}) < len(arm.against):
+            _known(f"arms: {name}.against", arm.against, self.arms)
+            if len({name, *arm.against}) <= len(arm.against):
                 raise ValueError(f"arms: {name}.against: allowed: other arms, each once")
             beside = arm.model_dump(exclude_defaults=True).keys()
             if arm.combine and not (arm.teachers and beside <= _OF_COMBINED):
@@ -130,10 +130,10 @@ class ExperimentConfig(Config):
                     "    allowed beside it: about, teachers, against, published"
                 )
             named = [arm.teachers, *(stage.teachers for stage in arm.stages)]
-            _known("teachers", name, filter(None, named), self.ensembles)
+            _known(f"arms: {name}.teachers", filter(None, named), self.ensembles)
             path = [name]
             while before := self.arms[path[-1]].start_from:
-                _known("start_from", path[-1], [before], self.arms)
+                _known(f"arms: {path[-1]}.start_from", [before], self.arms)
                 if self.arms[before].combine == "ensemble":
                     raise ValueError(f"arms: {path[-1]}.start_from = {before}: leaves no model")
                 if before in path:
@@ -147,13 +147,12 @@ def _check_keys(where: str, *given: Mapping[str, object]) -> None:
         raise ValueError(f"{where}.{own[0]}: it is that of the experiment\n    fix: leave it out")
 
 
-def _known(key: str, arm: str, names: Any, allowed: Mapping[str, object]) -> None:
+def _known(key: str, names: Iterable[str], allowed: Collection[str]) -> None:
     for name in names:
         if name not in allowed:
-            listed = ", ".join(allowed) or "none"
             raise ValueError(
-                f"arms: {arm}.{key} = {name}: there is none of that name"
-                f"{did_you_mean(name, allowed)}\n    allowed: {listed}"
+                f"{key} = {name}: there is none of that name{did_you_mean(name, allowed)}\n"
+                f"    allowed: {', '.join(allowed) or 'none'}"
             )
 
 
@@ -241,24 +240,15 @@ class ReproduceConfig(RunConfig):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
-        if self.comparison not in (*CATALOGUE, OWN):
-            hint = did_you_mean(self.comparison, CATALOGUE)
-            raise ValueError(
-                f"comparison = {self.comparison}: no such comparison{hint}; "
-                f"allowed: {', '.join((*CATALOGUE, OWN))}"
-            )
-        if not (known := self.experiment.arms):
+        _known("comparison", [self.comparison], (*CATALOGUE, OWN))
+        if not self.experiment.arms:
             raise ValueError(
                 "experiment.arms: an experiment of your own needs arms\n"
                 "    allowed: names, each with the keys that the arm changes: "
                 "{slow: {keys: {optimizer.peak_lr: 1e-5}}, fast: {}}"
             )
         _check_keys("targets", *(self.targets or self.experiment.targets).values())
-        if unknown := [name for name in self.arms if name not in known]:
-            raise ValueError(
-                f"arms: {self.comparison} has no arm {unknown[0]}{did_you_mean(unknown[0], known)}"
-                f"\n    allowed: {', '.join(known)}"
-            )
+        _known("arms", self.arms, self.experiment.arms)
         return self
 
 

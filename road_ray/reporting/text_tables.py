@@ -114,14 +114,11 @@ def metrics_table(metrics: Mapping[str, float]) -> str:
     shown = chosen or evaluated or list(metrics)
     if not shown:
         return "no metrics: the split has no labels to compare with"
-    columns = {
-        statistic: {name: metrics.get(f"{name}_{statistic}") for name in shown}
-        for statistic in ("deviation", "median", "best")
-    }
+    spread = ("deviation", "median", "best")
+    known = [kind for kind in spread if any(metrics.get(f"{name}_{kind}") for name in shown)]
     rows = [
-        {"metric": name, "value": metrics[name]}
-        | {title: column[name] for title, column in columns.items() if any(column.values())}
-        for name in shown
+        {"metric": n, "value": metrics[n]} | {kind: metrics.get(f"{n}_{kind}") for kind in known}
+        for n in shown
     ]
     return "\n".join([aligned(rows), *(f"note: {note}" for note in notes(metrics))])
 
