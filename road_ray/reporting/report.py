@@ -24,14 +24,8 @@ Format = Literal["html", "svg", "png", "pdf"]
 def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
     """Return the page of a run, sweep, comparison or folder; several paths are compared.
 
-    Raises ``ConfigError`` if there is nothing to report.
+    Raises ``ConfigError`` for a path with nothing to report.
     """
-    for path in paths:
-        if not path.is_dir():
-            raise ConfigError(
-                f"{path}: no such directory\n  fix: name the run_dir of a run; `road runs list` "
-                "lists them; nothing was written"
-            )
     path = paths[0]
     if len(paths) == 1:
         if is_sweep(path):
@@ -46,14 +40,14 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
         below = runs_below(path)
         # Of a fine-tuning, those are its seeds; teachers or generations are no seeds of theirs.
         whole = several and is_run(path) and not (below and read_run(path).verb == "finetune")
+        if not whole and not below:
+            raise ConfigError(
+                f"{path}: no run, sweep or folder of runs\n"
+                "  allowed: a directory with metrics.jsonl, metrics.json or study.journal, or one "
+                "that contains such\n"
+                "  fix: name the run_dir of a run (`road runs list`); nothing was written"
+            )
         runs += [path] if whole else below
-    if not runs:
-        raise ConfigError(
-            f"{', '.join(map(str, paths))}: no run, sweep or folder of runs\n"
-            "  allowed: a directory with metrics.jsonl, metrics.json or study.journal, or one that "
-            "contains such\n"
-            "  fix: name the run_dir of a run; nothing was written"
-        )
     title = "Comparison" if several else path.resolve().name
     return compare_page([read_run(run) for run in runs], title, baseline)
 
