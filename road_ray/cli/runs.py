@@ -90,8 +90,7 @@ def _read(directory: Path) -> RunRecord:
 def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
     place = run.directory
     metrics = [name for name, value in run.metrics.items() if isinstance(value, int | float)]
-    evaluated = [name for name in metrics if name.startswith("eval/")]
-    metric = next(filter(is_principal, evaluated), next(iter(evaluated or metrics), None))
+    metric = next(filter(is_principal, metrics), next(iter(metrics), None))
     return {
         "name": str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place),
         "verb": run.verb,

@@ -294,9 +294,8 @@ def chosen_arms(config: ReproduceConfig) -> dict[str, ArmConfig]:
     """Return the configured arms with those that they need or are tested against, in order."""
     every, selected = config.experiment.arms, list(config.arms)
     for name in selected:  # grows while it is read
-        against = every[name].against or (next(iter(every)),)
-        start_from = [every[name].start_from] if every[name].start_from else []
-        selected += [other for other in (*against, *start_from) if other not in selected]
+        needed = (*(every[name].against or (next(iter(every)),)), every[name].start_from)
+        selected += [other for other in needed if other and other not in selected]
     return {name: arm for name, arm in every.items() if not selected or name in selected}
 
 
