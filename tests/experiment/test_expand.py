@@ -175,22 +175,16 @@ def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own
     assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/stage-0",)
 
 
-def test_students_know_how_many_teachers_their_ensemble_has(tiny):
+def test_students_know_their_teachers_and_may_start_from_another_arm_of_their_seed(tiny, tmp_path):
     arms = {"one": {"teachers": "t"}, "two": {"teachers": "t", "members": 2}}
+    arms |= {"second": {"start_from": "one", "keys": {"data.dataset": "rte"}}}
     given = {"arms": arms, "ensembles": {"t": {"num_teachers": 4}}}
     plan = planned(tiny("own", **{"data.dataset": "sst2", "experiment": given}))
-    (every,), (two,) = only(plan, "one", 0), only(plan, "two", 0)
+    (every,), (two,), (second,) = (only(plan, arm, 1) for arm in arms)
     assert every.config.distillation.num_teachers == 4
     assert two.config.distillation.num_teachers == 2
-
-
-def test_an_arm_may_start_from_another_of_the_same_seed(tiny, tmp_path):
-    arms = {"first": {}, "second": {"start_from": "first", "keys": {"data.dataset": "rte"}}}
-    given = tiny("own", **{"data.dataset": "sst2", "experiment": {"arms": arms}})
-    plan = planned(given)
-    (second,) = only(plan, "second", 1)
-    assert second.config.init == str(tmp_path / "run" / "first" / "seed-1" / "student")
-    assert second.after == ("first/seed-1/student",)
+    assert second.config.init == str(tmp_path / "run" / "one" / "seed-1" / "student")
+    assert second.after == ("one/seed-1/student",)
 
 
 @pytest.mark.parametrize(

@@ -84,12 +84,12 @@ def write_sweep(directory: Path, *, front: bool = False) -> Path:
         }
         value = 60.0 - 10 * (params["weighting.wrong"] - 0.7) ** 2 + number / 100
         steps = {} if front else {step: value - 5 + step / 10 for step in (10, 20, 30)}
-        told = {"params": params, "distributions": space, "intermediate_values": steps}
-        attributes = {"deviation": [0.5, None], "seconds": 12.0}
-        ended = {"values": [value, 10.0 + number][: 1 + front], "user_attrs": attributes}
+        told = {"values": [value, 10.0 + number][: 1 + front]}
+        told |= {"user_attrs": {"deviation": [0.5, None], "seconds": 12.0}}
         if number == 11:
-            ended = {"state": TrialState.FAIL, "user_attrs": {"reason": f"diverged {EVIL}"}}
-        study.add_trial(create_trial(**told, **ended))
+            told = {"state": TrialState.FAIL, "user_attrs": {"reason": f"diverged {EVIL}"}}
+        told |= {"params": params, "distributions": space, "intermediate_values": steps}
+        study.add_trial(create_trial(**told))
     metric = ["eval/squad_v2/f1", "cost/seconds"][: 1 + front]
     settings = {"name": directory.name, "metric": metric, "space": {}}
     (directory / "sweep.resolved.yaml").write_text(json.dumps(settings))
