@@ -104,7 +104,8 @@ class StateMatching(nn.Module):
     ) -> None:
         super().__init__()
         self.teacher = teacher
-        self.hidden_weight, self.attention_weight = hidden_weight, attention_weight
+        weights = {"hidden": hidden_weight, "attention": attention_weight}
+        self.weights = {kind: weight for kind, weight in weights.items() if weight}
         self.pairs = layer_map(int(student.config.num_hidden_layers), teacher.num_layers, layers)
         self.projections = nn.ModuleDict()
         for layer, _ in self.pairs if hidden_weight else ():
@@ -119,7 +120,7 @@ class StateMatching(nn.Module):
     @property
     def outputs(self) -> dict[str, bool]:
         """Arguments of the student's forward pass, for the outputs that are matched."""
-        return {"output_hidden_states": True, "output_attentions": self.attention_weight > 0}
+        return {"output_hidden_states": True, "output_attentions": "attention" in self.weights}
 
     def forward(self, output: Any, batch: Batch) -> dict[str, tuple[Tensor, float]]:
         """Return, by name (``hidden``, ``attention``), the sum of an error over real tokens and
@@ -130,16 +131,15 @@ class StateMatching(nn.Module):
         real = mask.flatten(0, -2).bool()
         totals: dict[str, list[Tensor]] = {}
         for s, t in self.pairs:
-            if self.hidden_weight:
+            if "hidden" in self.weights:
                 student = self.projections[str(s)](output.hidden_states[s])
                 error = hidden_error(student, teacher.hidden_states[t], real)
                 totals.setdefault("hidden", []).append(error)
-            if self.attention_weight:
+            if "attention" in self.weights:
                 error = attention_error(output.attentions[s - 1], teacher.attentions[t - 1], real)
                 totals.setdefault("attention", []).append(error)
-        weights = {"hidden": self.hidden_weight, "attention": self.attention_weight}
         return {
-            name: (torch.as_tensor(sum(errors)), weights[name] / len(self.pairs))
+            name: (torch.as_tensor(sum(errors)), self.weights[name] / len(self.pairs))
             for name, errors in totals.items()
         }
 

@@ -144,10 +144,8 @@ class Supervised(Objective):
             rows = torch.full((), len(batch["input_ids"]), device=batch["input_ids"].device)
             counts[f"{name}_soft"] = known if is_tagging else rows
         if self.matching is not None:
-            weights = self.matching.hidden_weight, self.matching.attention_weight
             tokens = batch["attention_mask"].bool().sum()
-            used = zip(("hidden", "attention"), weights, strict=True)
-            counts |= {f"{name}_{kind}": tokens for kind, weight in used if weight}
+            counts |= {f"{name}_{kind}": tokens for kind in self.matching.weights}
         return counts
 
     def forward(self, batch: Batch) -> Losses:
