@@ -283,12 +283,10 @@ class TeacherTables:
                 "distillation.store=DIRECTORY\n  kept: the answers so far"
             ) from error
         with lock:
-            waited = False
-            while holder := lock_exclusively(lock):
-                if not waited:
-                    _log.info("%s: waiting for %s, which labels rows", self.directory, holder)
-                waited = True
-                time.sleep(_POLL_SECONDS)
+            if holder := lock_exclusively(lock):
+                _log.info("%s: waiting for %s, which labels rows", self.directory, holder)
+                while lock_exclusively(lock):
+                    time.sleep(_POLL_SECONDS)
             if not (self.directory / MANIFEST).is_file():
                 write_json_atomic(self.directory / MANIFEST, self._record)
             self.refresh()
