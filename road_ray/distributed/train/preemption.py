@@ -64,11 +64,7 @@ def drain(seconds: float) -> list[str]:
     ]
 
 
-def forward_notice(
-    deadline: Callable[[], float | None],
-    run_command: Callable[[list[str]], object],
-    every_seconds: float = _EVERY_SECONDS,
-) -> float:
+def forward_notice(deadline: Callable[[], float | None]) -> float:
     """Wait for a notice, report it to Ray, and return the seconds left. A report that fails is
     repeated, as long as the machine stays.
     """
@@ -76,11 +72,11 @@ def forward_notice(
         seconds = deadline()
         if seconds is not None:
             try:
-                run_command(drain(seconds))
+                subprocess.run(drain(seconds), check=True, timeout=_DRAIN_SECONDS)
                 return seconds
             except (OSError, subprocess.SubprocessError) as error:
                 print(f"the notice could not be reported: {error}", file=sys.stderr, flush=True)
-        time.sleep(every_seconds)
+        time.sleep(_EVERY_SECONDS)
 
 
 def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | None:
@@ -94,7 +90,4 @@ def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | N
 
 
 if __name__ == "__main__":
-    forward_notice(
-        DEADLINES[sys.argv[1]],
-        lambda command: subprocess.run(command, check=True, timeout=_DRAIN_SECONDS),
-    )
+    forward_notice(DEADLINES[sys.argv[1]])

@@ -66,12 +66,15 @@ def test_google_says_that(service):
     assert preemption.gcp_deadline(base) == 30.0
 
 
-def test_the_notice_is_passed_on_once_as_a_preemption():
-    notices = iter([None, None, 42.9])
+def forwarded(monkeypatch, notices, run):
+    monkeypatch.setattr(preemption.subprocess, "run", lambda words, **_: run(words))
+    monkeypatch.setattr(preemption, "_EVERY_SECONDS", 0.0)
+    return preemption.forward_notice(iter(notices).__next__)
+
+
+def test_the_notice_is_passed_on_once_as_a_preemption(monkeypatch):
     commands: list[list[str]] = []
-    assert (
-        preemption.forward_notice(lambda: next(notices), commands.append, every_seconds=0.0) == 42.9
-    )
+    assert forwarded(monkeypatch, [None, None, 42.9], commands.append) == 42.9
     (command,) = commands
     assert command[:2] == ["ray", "drain-node"]
     assert "DRAIN_NODE_REASON_PREEMPTION" in command
@@ -86,13 +89,13 @@ def test_the_notice_is_passed_on_once_as_a_preemption():
         FileNotFoundError(2, "No such file", "ray"),
     ],
 )
-def test_a_report_that_fails_is_repeated_with_the_time_that_is_left(error):
-    notices, commands = iter([110.0, 105.0, None, 99.0]), []
+def test_a_report_that_fails_is_repeated_with_the_time_that_is_left(error, monkeypatch):
+    commands = []
 
     def command(words):
         commands.append(words[-1])
         if len(commands) < 3:
             raise error
 
-    assert preemption.forward_notice(lambda: next(notices), command, every_seconds=0.0) == 99.0
+    assert forwarded(monkeypatch, [110.0, 105.0, None, 99.0], command) == 99.0
     assert commands == ["110", "105", "99"]
