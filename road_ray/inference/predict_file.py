@@ -30,7 +30,7 @@ from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
 from road_ray.system.files import STDIN, check_new, finite, staged_beside
 from road_ray.system.operating_system import sync, try_lock
-from road_ray.training.monitoring.console_progress import Console
+from road_ray.training.monitoring.metrics_journal import Console
 
 _log = logging.getLogger(__name__)
 SUFFIXES = (".jsonl", ".csv", ".tsv")

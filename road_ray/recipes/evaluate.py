@@ -58,7 +58,7 @@ from road_ray.recipes.run_directory.model_record import with_trained_data, write
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.system.files import read_json, staged_directory, write_json_atomic
-from road_ray.training.monitoring.console_progress import Console
+from road_ray.training.monitoring.metrics_journal import Console
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
 

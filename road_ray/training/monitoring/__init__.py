@@ -1,5 +1,5 @@
 """Monitoring: journal of a run, console and experiment trackers.
 
-``metrics_journal.py`` writes ``metrics.jsonl``, the source of truth for everything else.
-``console_progress.py`` shows it, ``trackers.py`` sends it on.
+``metrics_journal.py`` writes ``metrics.jsonl``, the source of truth for everything else, and shows
+it; ``trackers.py`` sends it on.
 """

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console as RichConsole
 
-from road_ray.training.monitoring import console_progress
-from road_ray.training.monitoring.console_progress import Console, summary
+from road_ray.training.monitoring import metrics_journal
+from road_ray.training.monitoring.metrics_journal import Console, summary
 
 TRAINING = {"train/sst2": 0.5} | {f"train/teacher_{n}": float(n) for n in range(9)}
 SPEED = {"time/tokens_per_second": 1234.5, "time/examples_per_second": 10.0}
@@ -20,7 +20,7 @@ def terminal(monkeypatch):
     """What is written to a terminal of 60 columns."""
     out = io.StringIO()
     rich = RichConsole(file=out, force_terminal=True, width=60, color_system=None)
-    monkeypatch.setattr(console_progress, "RichConsole", lambda stderr: rich)
+    monkeypatch.setattr(metrics_journal, "RichConsole", lambda stderr: rich)
     return out
 
 
@@ -48,8 +48,8 @@ def test_a_summary_has_loss_speed_four_more_and_evaluations_without_details(metr
 
 def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys, monkeypatch):
     now = itertools.count(0)
-    monkeypatch.setattr(console_progress, "EVERY_SECONDS", 6)
-    monkeypatch.setattr(console_progress, "time", SimpleNamespace(monotonic=lambda: 2.0 * at))
+    monkeypatch.setattr(metrics_journal, "EVERY_SECONDS", 6)
+    monkeypatch.setattr(metrics_journal, "time", SimpleNamespace(monotonic=lambda: 2.0 * at))
     console = Console("plain", 20)
     for step in (1, 2, 3, 4, 5, 6, 20):
         at = next(now)
@@ -67,7 +67,7 @@ def test_lines_come_first_last_at_evaluations_and_every_so_often(capsys, monkeyp
 
 def test_a_long_evaluation_is_told_with_the_time_left_and_a_short_one_not(capsys, monkeypatch):
     at = 0.0
-    monkeypatch.setattr(console_progress, "time", SimpleNamespace(monotonic=lambda: at))
+    monkeypatch.setattr(metrics_journal, "time", SimpleNamespace(monotonic=lambda: at))
     console = Console("plain")
     for second, done in zip((0.0, 5.0, 10.0, 12.0, 20.0), (0, 64, 128, 192, 256), strict=True):
         at = second
