@@ -128,7 +128,7 @@ class TrainingConfig(Config):
     They hold the optimizer too and take about four times the space of the model. None: 1 for ``road
     pretrain``, which ``road data peek`` reads and which took longest to compute, else 0. A run that
     was stopped or failed keeps all."""
-    mirror: Free[str | None] = None
+    mirror: Free[str | None] = Field(None, min_length=1)
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
     None: no copy. Credentials belong in the environment."""

@@ -81,6 +81,8 @@ def test_without_a_mirror_there_is_none_below():
     assert mirrored_below(TrainingConfig(), Path("a")).mirror is None
     below = mirrored_below(TrainingConfig(mirror="/disk/what?/"), Path("a/b"))
     assert below.mirror == "/disk/what?/a/b"
+    with pytest.raises(ValueError, match="at least 1 character"):  # it was the working directory
+        TrainingConfig(mirror="")
 
 
 def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(sentiment, tmp_path):
