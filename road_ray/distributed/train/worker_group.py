@@ -91,7 +91,7 @@ def fit_worker_group(
             name=f"fit-{uuid.uuid4().hex[:12]}",
             storage_path=str(storage),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            callbacks=[_Deaths(messages.deaths)],
+            callbacks=[messages],
             # Ray would print the traceback of every error; the last one is raised.
             logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
@@ -155,17 +155,6 @@ def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext)
             "  kept: the checkpoints; the same command resumes from the newest"
         ) from error
     return outcome.result()
-
-
-class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
-    """Tells the driver which workers died; lives beside Ray's controller."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
-        for rank, error in worker_exceptions.items():
-            append(self._path, rank, str(error).strip().rpartition("\n")[2])
 
 
 def _persistent(fit: Callable[[], Any], directory: Path) -> Any:
@@ -233,8 +222,9 @@ _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has failed
 
 
-class Messages:
-    """Stop, failure, rows and deaths of one group; can be sent to other processes.
+class Messages(UserCallback):  # type: ignore[misc]  # Ray does not type it
+    """Stop, failure, rows and deaths of one group; can be sent to other processes, such as that of
+    Ray's controller, which tells the deaths.
 
     The files are made at once: a client of NFS sees at once what is written to a file that it
     opens, but for up to a minute not that there is a new one.
@@ -256,6 +246,11 @@ class Messages:
         it.
         """
         append(self._failure, type(error).__name__, str(error))
+
+    def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
+        """Store the deaths of workers."""
+        for rank, error in worker_exceptions.items():
+            append(self.deaths, rank, str(error).strip().rpartition("\n")[2])
 
     def failure(self) -> RoadError | None:
         """Return the first stored error, of its own class."""

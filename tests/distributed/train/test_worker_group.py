@@ -48,7 +48,7 @@ def test_deaths_are_no_end_as_long_as_the_run_gets_further(tmp_path):
 def test_a_worker_that_failed_is_told_with_what_to_do(tmp_path, caplog):
     messages = Messages(tmp_path)
     killed = RayActorError(error_msg="the worker died\nconnection error code 2. End of file\n")
-    module._Deaths(messages.deaths).after_exception(None, {1: killed})
+    messages.after_exception(None, {1: killed})
     module._supervise(dict, messages, RunContext())
     assert "worker 1 failed: connection error code 2. End of file\n  was it for" in caplog.text
     assert "training.passes" in caplog.text
