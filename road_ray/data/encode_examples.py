@@ -184,52 +184,41 @@ def _choices(
 
 
 def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:
-    """Return numbers or classes ``[N]``, or sets of labels ``[N, C]``; -100 for unknown ones."""
+    """Return numbers or classes ``[N]``, or of several labels 1 for those of a row and 0 for others
+    ``[N, C]``; -100 for unknown ones. Raises ``DataError`` for a label that the task has not.
+    """
     kind, remedy = task.kind, "correct `labels`, or the rows, or map the values by `label_map`"
-    if isinstance(kind, MultiLabel):
-        return _label_sets(examples, kind.labels, f"{remedy} in the data set's entry")
-    written = dict.fromkeys(e.label for e in examples if e.label is not None)
-    values: dict[str | None, float | None] = {None: UNKNOWN}
+    several, values = isinstance(kind, MultiLabel), dict[str, float | None]()
+    labels = [
+        () if e.label is None else listed_labels(e.label, e.where) if several else (e.label,)
+        for e in examples
+    ]
+    written = dict.fromkeys(label for of_row in labels for label in of_row)
     if isinstance(kind, Regress):
-        read = {text: number_in(text) for text in written}
-        inside = (
-            x if x is not None and kind.low <= x <= kind.high else None for x in read.values()
-        )
-        values |= zip(read, inside, strict=True)
+        for text, number in zip(written, map(number_in, written), strict=True):
+            is_inside = number is not None and kind.low <= number <= kind.high
+            values[text] = number if is_inside else None
         allowed = f"a number from {kind.low} to {kind.high}"
         remedy = "correct the rows, or set `low` and `high`"
     else:
-        names = cast(Classify, kind).labels
+        names = cast(Classify | MultiLabel, kind).labels
         known = {name: index for index, name in enumerate(names)}
         values |= {label: known.get(label) for label in written}
         mapped = [f"{v!r} = {name}" for v, name in dataset.label_map.items() if v != name]
         allowed = ", ".join([*names, *mapped])
-    if wrong := [e for e in examples if values[e.label] is None]:
+    pairs = zip(examples, labels, strict=True)
+    if wrong := [(e, x) for e, of_row in pairs for x in of_row if values[x] is None]:
         others = f"; {len(wrong) - 1} more rows have one that is not" if wrong[1:] else ""
         raise DataError(
-            f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
+            f"{wrong[0][0].where} label={wrong[0][1]!r}, allowed: {allowed}{others}\n"
             f"  fix: {remedy} in the data set's entry"
         )
+    if isinstance(kind, MultiLabel):
+        sets = [[name in of_row for name in kind.labels] for of_row in labels]
+        unknown = np.array([[e.label is None] for e in examples]).reshape(-1, 1)
+        return np.where(unknown, UNKNOWN, np.array(sets, np.int64).reshape(-1, kind.width))
     dtype = np.float32 if isinstance(kind, Regress) else np.int64
-    return np.array([values[e.label] for e in examples], dtype)
-
-
-def _label_sets(
-    examples: Sequence[TextExample], names: Sequence[str], remedy: str
-) -> NDArray[np.int64]:
-    """Return 1 for the labels of a row and 0 for others ``[N, C]``; -100 for unknown ones."""
-    sets = np.full((len(examples), len(names)), UNKNOWN, np.int64)
-    for row, example in zip(sets, examples, strict=True):
-        if example.label is None:
-            continue
-        own = listed_labels(example.label, example.where)
-        if unknown := {*own} - {*names}:
-            raise DataError(
-                f"{example.where} label={min(unknown)!r}, allowed: {', '.join(names)}\n"
-                f"  fix: {remedy}"
-            )
-        row[:] = [name in own for name in names]
-    return sets
+    return np.array([values[of_row[0]] if of_row else UNKNOWN for of_row in labels], dtype)
 
 
 def cache_key(
