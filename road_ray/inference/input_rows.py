@@ -47,20 +47,18 @@ class TrainedInput:
     """Columns in which the rows of the training had the fields of the model.
 
     ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
-    the words of a file of columns (``layout`` ``conll``). ``id`` is the column of identifiers.
-    Empty for a model whose ``road_ray.json`` does not say it, which reads the ``usual`` fields.
+    the words of a file of columns. ``id`` is the column of identifiers. Empty for a model whose
+    ``road_ray.json`` does not say it, which reads the ``usual`` fields.
     """
 
     columns: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
-    layout: str = "table"
     usual: tuple[str, ...] = ()
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any], usual: tuple[str, ...] = ()) -> TrainedInput:
         """Return that of a model's ``road_ray.json``."""
-        columns, id_column = record.get("columns") or {}, record.get("id_column")
-        return cls(columns, id_column, str(record.get("layout") or "table"), usual)
+        return cls(record.get("columns") or {}, record.get("id_column"), usual)
 
     @classmethod
     def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
@@ -223,7 +221,7 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
     check_input(source)
     path = Path(source).expanduser()
     suffix = suffix_of(path)
-    if trained.layout == "conll" and layout_of(path) == "conll":
+    if "words" in trained.fields and layout_of(path) == "conll":
         number = trained.columns.get("words", 0)
         words = Columns((number if isinstance(number, int) else 0,))
         rows = conll_rows(path, words, False)

@@ -34,8 +34,8 @@ _OF_ONE_RUN = {"max_rows", "max_judged_rows"}
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
     """Return the entries of ``road_ray.json`` on the rows of a training: the columns of each field
-    of ``road predict``, the column of ids, the layout, and the entry of an own data set without its
-    files, which are those of this machine.
+    of ``road predict``, the column of ids, and the entry of an own data set without its files,
+    which are those of this machine.
     """
     dataset = split.dataset
     keys = data.model_dump(mode="json", include={"span_head", "pair_head"}, exclude_defaults=True)
@@ -46,7 +46,6 @@ def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
     return {
         "columns": _columns(split),
         "id_column": dataset.columns.id if isinstance(dataset.columns.id, str) else None,
-        "layout": dataset.layout,
         "data": keys,
     }
 
