@@ -184,7 +184,7 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
         )
     fields = read_json(path)
     if named := [name for name in _FOREIGN if name in fields]:
-        raise _foreign(path, named[0])
+        raise _foreign(path, named[0], fields[named[0]])
     model_type = fields.pop("model_type", None)
     if model_type not in list(CONFIG_MAPPING.keys()):
         raise CheckpointError(
@@ -225,23 +225,20 @@ def check_tokenizer_files(directory: str | Path) -> None:
         if not (place / file).is_file():
             continue
         for name, value in read_json(place / file).items():
+            known = name in _TOKENIZER_FIELDS or name.endswith(("_token", "_tokens"))
+            known = known or not value or isinstance(value, int | float)
             if name == "tokenizer_class":
                 names = (str(value), str(value).removesuffix("Fast"))  # of an older version
                 kinds = [getattr(transformers, kind, None) for kind in names]
-                if not any(isinstance(kind, type) and issubclass(kind, base) for kind in kinds):
-                    raise CheckpointError(
-                        f"{place / file}: tokenizer_class is {shorten(repr(value))}\n"
-                        "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
-                        "  fix: remove the field, or name a tokenizer that transformers has"
-                    )
-            listed = name in _TOKENIZER_FIELDS or name.endswith(("_token", "_tokens"))
-            if not listed and value and not isinstance(value, int | float):
-                raise _foreign(place / file, name)
+                known = any(isinstance(kind, type) and issubclass(kind, base) for kind in kinds)
+            if not known:
+                raise _foreign(place / file, name, value)
 
 
-def _foreign(path: Path, name: str) -> CheckpointError:
+def _foreign(path: Path, name: str, value: object) -> CheckpointError:
     return CheckpointError(
-        f"{path}: field {name!r} can make the loader run or fetch foreign code\n"
+        f"{path}: field {name!r} is {shorten(repr(value))}, which can make the loader run or fetch "
+        "foreign code\n"
         "  allowed: fields of an architecture or tokenizer of transformers, and plain values\n"
         "  fix: remove the field if the model is right without it; nothing was loaded"
     )

@@ -107,15 +107,15 @@ def logits_of(
     if was_training := model.training:  # eval() visits all modules
         model.eval()
     kind, place = model.tasks[features.task].kind, model.encoder.device
-    with torch.inference_mode():
-        logits = batched_logits(
-            lambda batch: model(to_device(batch, place)), features, kind, pad_id, on_rows, group
-        )
+    logits = batched_logits(
+        lambda batch: model(to_device(batch, place)), features, kind, pad_id, on_rows, group
+    )
     if was_training:
         model.train()
     return logits
 
 
+@torch.inference_mode()
 def batched_logits(
     forward: Callable[[Batch], Tensor],
     features: Features,

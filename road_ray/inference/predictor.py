@@ -4,7 +4,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -199,8 +198,7 @@ class Predictor:
         features = encode(examples, dataset, self.task, self.tokenizer, limits)
         lost = features.tokens_cut
         self.cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
-        reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
-        with torch.inference_mode(), reduced:
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
             logits = batched_logits(
                 lambda batch: self.model(to_device(batch, self.device)),
                 features,
