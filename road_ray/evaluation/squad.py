@@ -65,13 +65,6 @@ def normalize(text: str, language: str = "") -> str:
     return " ".join(plain.split())
 
 
-def token_f1(gold: str, predicted: str, language: str = "") -> float:
-    """Return the harmonic mean of word precision and recall (as bags), 0 to 1; two empty answers
-    give 1.
-    """
-    return _bag_f1(normalize(gold, language).split(), normalize(predicted, language).split())
-
-
 def evaluate(
     dataset: Sequence[SpanExample] | Sequence[Mapping[str, Any]],
     predictions: Mapping[str, str],
@@ -238,13 +231,14 @@ class Scored:
         return diagnostics | {"threshold": round(threshold, 3), "thresholds": curve}
 
 
-def _one_left_out(references: tuple[str, ...], answers: Sequence[str]) -> float:
+def _one_left_out(references: Sequence[str], answers: Sequence[str]) -> float:
     """Return the mean over the references of the best F1 of the answer in its place with the
     others. Source: Choi et al. 2018, section 5.1.
     """
+    known, given = ([normalize(text).split() for text in side] for side in (references, answers))
+    pairs = enumerate(given)
     best = [
-        max(token_f1(other, answers[n]) for other in references[:n] + references[n + 1 :])
-        for n in range(len(references))
+        max(_bag_f1(other, words) for other in known[:n] + known[n + 1 :]) for n, words in pairs
     ]
     return sum(best) / len(best)
 
@@ -261,6 +255,7 @@ def raw_scores(example: SpanExample, predicted: str) -> tuple[float, float]:
 
 
 def _bag_f1(gold: list[str], predicted: list[str]) -> float:
+    """Return the harmonic mean of precision and recall of words, 0 to 1; of two empty ones 1."""
     if not gold or not predicted:
         return float(gold == predicted)
     shared = (Counter(gold) & Counter(predicted)).total()
