@@ -104,14 +104,12 @@ def logits_of(
     group: Group | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return a model's logits of every row, without dropout, as ``batched_logits`` does."""
-    if was_training := model.training:  # eval() visits all modules
-        model.eval()
-    kind, place = model.tasks[features.task].kind, model.encoder.device
+    was_training, kind = model.training, model.tasks[features.task].kind
+    place = model.eval().encoder.device
     logits = batched_logits(
         lambda batch: model(to_device(batch, place)), features, kind, pad_id, on_rows, group
     )
-    if was_training:
-        model.train()
+    model.train(was_training)
     return logits
 
 
