@@ -31,7 +31,6 @@ from road_ray.cli.options import (
     WorkersOption,
     argument,
     complete_words,
-    is_verbose,
 )
 from road_ray.cli.runs import check, plan, report, runs_app, show_plan
 from road_ray.cli.submit import submit, submit_settings
@@ -237,7 +236,7 @@ def main() -> None:
                 raise
             raise ConfigError("a path begins with ~NAME, a user without a home here") from error
     except RoadError as error:
-        if is_verbose():
+        if logging.getLogger("road_ray").isEnabledFor(logging.DEBUG):  # by -v
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)
         text = redact({"text": str(error)})["text"]  # a refused address may hold a key
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)

@@ -42,13 +42,10 @@ def complete_key(incomplete: str) -> list[str]:
     return [key for key in keys_of(CONFIGURABLE) if key.startswith(incomplete)]
 
 
-def complete_files() -> list[str]:
-    """Return nothing, in place of which a shell completes names of files and directories."""
-    return []
-
-
-def argument(metavar: str, help: str, completed: Any = complete_files) -> Any:
-    """Return an argument of a command that a shell completes, by default with files."""
+def argument(metavar: str, help: str, completed: Any = lambda: []) -> Any:
+    """Return an argument of a command that a shell completes: by names of files and directories
+    where nothing is offered, as by default.
+    """
     return typer.Argument(metavar=metavar, help=help, autocompletion=completed)
 
 
@@ -65,11 +62,6 @@ def _set_quiet(is_set: bool) -> bool:
     if is_set:
         _logger.setLevel(logging.WARNING)
     return is_set
-
-
-def is_verbose() -> bool:
-    """Return True if -v was given."""
-    return _logger.isEnabledFor(logging.DEBUG)
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
