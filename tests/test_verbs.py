@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 import road_ray as rr
-from road_ray import verbs
 from road_ray.config import Config
 from road_ray.errors import ConfigError
 from road_ray.recipes.train.config import FinetuneConfig
@@ -14,12 +13,10 @@ from road_ray.verbs import VERBS, configure, perform
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch):
+def performed(recipe):
     """Verbs that run nothing: what reached the recipe."""
     seen: list[tuple[object, ...]] = []
-    monkeypatch.setattr(
-        verbs.Verb, "run", property(lambda self: lambda *given, context: seen.append(given))
-    )
+    recipe(lambda *given, context: seen.append(given))
     return seen
 
 

@@ -18,6 +18,7 @@ import pytest
 from transformers import AutoConfig
 
 import road_ray as rr
+from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.cluster import until
 from tests.conftest import PRETRAINING, SPANS
 from tests.docs.blocks import ROOT, blocks, commands, publish_sentiment_models
@@ -86,10 +87,6 @@ def metrics(run_dir):
     return json.loads((run_dir / "metrics.json").read_text())
 
 
-def rows(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_first_commands(run, place, world, monkeypatch):
     monkeypatch.setenv("ROAD_DATA", str(world))  # in the place of the hub
     publish_sentiment_models(place)
@@ -117,7 +114,7 @@ def test_all_stages_and_python(run, place, cluster, all_data):
     spans = {verb: SPANS for verb in ("finetune", "teachers", "distill")}
     done = run("README.md", "stages", multitask={"data.max_rows": 40}, **spans)
     assert {"eval/squad_v2/f1", "eval/newsqa/f1"} <= metrics(place / "runs/judged").keys()
-    (answer,) = map(json.loads, (place / "answers.jsonl").read_text().splitlines())
+    (answer,) = read_rows(place / "answers.jsonl")
     assert answer["id"] == "7"
     assert "model.safetensors" in done[-2].out
     assert (place / "runs/student/report.html").is_file()
@@ -200,10 +197,10 @@ def test_distillation(run, runs, all_data, block, names):
 def test_answers_to_questions(run, runs):
     run("docs/guides/distillation.md", "spans", finetune=SPANS, distill=SPANS)
     assert "eval/squad_v2/f1" in metrics(runs / "runs" / "spans")
-    listed = {row["id"]: row["n_best"] for row in rows(runs / "spans.jsonl")}
+    listed = {row["id"]: row["n_best"] for row in read_rows(runs / "spans.jsonl")}
     (runs / "nbest_predictions.json").write_text(json.dumps(listed))
     exec(blocks("docs/guides/distillation.md", "python")["nbest"], {})
-    assert {row["id"]: row["n_best"] for row in rows(runs / "nbest.jsonl")} == listed
+    assert {row["id"]: row["n_best"] for row in read_rows(runs / "nbest.jsonl")} == listed
 
 
 def test_wrong_labels(run, runs, all_data):
@@ -267,8 +264,7 @@ def test_short_rows_first(run, place):
     rows = {"data.tokenizer": "google/electra-small-discriminator"} | {"data.batch_size": 2}
     longer = {"data.max_length_tokens": 512, "encoder.max_length_tokens": 512}
     run("docs/guides/pretraining.md", "phases", pretrain=rows | longer | {"training.steps": 10})
-    steps = [json.loads(line) for line in (place / "runs/bert_base/metrics.jsonl").open()]
-    assert len(steps) == 10
+    assert len(read_rows(place / "runs/bert_base/metrics.jsonl")) == 10
 
 
 def test_text_larger_than_a_disk(run, place, cluster, monkeypatch):
@@ -358,7 +354,9 @@ def test_published_weights_give_tokenizer_family_and_sizes(run, place):
     made = AutoConfig.from_pretrained(hf), AutoConfig.from_pretrained(hf / "generator")
     assert [config.hidden_size for config in made] == [16, 8]
     assert [config.num_hidden_layers for config in made] == [2, 1]
-    (started,) = [e for e in rows(place / "runs/legal/events.jsonl") if e["kind"] == "initialized"]
+    (started,) = [
+        e for e in read_rows(place / "runs/legal/events.jsonl") if e["kind"] == "initialized"
+    ]
     assert started["new"] == []
 
 
@@ -374,7 +372,7 @@ def test_predictions_of_finished_models(run, place):
     (place / "rows.csv").write_text("text\na fine film\na dull one\n")
     (place / "reviews.csv").write_text("number,review\n7,a fine film\n8,a dull one\n")
     run("docs/guides/inference.md", "files")
-    assert [row["id"] for row in rows(place / "predictions.jsonl")] == ["7", "8"]
+    assert [row["id"] for row in read_rows(place / "predictions.jsonl")] == ["7", "8"]
     run("docs/guides/inference.md", "calibrate")
     sure = [line.split(",") for line in (place / "sure.csv").read_text().splitlines()[1:]]
     assert all((cells[1] == "") == (float(cells[2]) < 0.8) for cells in sure)
@@ -399,7 +397,7 @@ def test_from_a_file_to_predictions_and_a_score(run, place):
     (place / "new.csv").write_text("review\na fine film\na dull film\n")
     (place / "labelled.csv").write_text("review,verdict,page\na fine film,good,1\n")
     run("docs/guides/data.md", "start", {})
-    assert {row["label"] for row in rows(place / "out.jsonl")} <= {*labels.values()}
+    assert {row["label"] for row in read_rows(place / "out.jsonl")} <= {*labels.values()}
 
 
 def test_the_tutorial_from_a_csv_to_an_onnx_student(run, place):
