@@ -12,14 +12,6 @@ def test_the_page_is_up_to_date():
     assert PAGE.read_text(encoding="utf-8") == reference(), "make reference"
 
 
-def test_the_page_has_the_keys_of_verbs_sections_and_named_entries():
-    page = reference()
-    for key in ("seed", "optimizer.peak_lr", "data.sets.NAME.label", "space.NAME.uniform", "then"):
-        assert f"- **`{key}`**: " in page
-    assert "0.0005 (pretrain); 0.0003 (multitask, finetune, teachers, distill, reproduce)" in page
-    assert re.search(r"\*\*`pretrain`\*\*: section.*`encoder.layers` 2;", page)
-
-
 MOST_KEYS = 200
 """Distinct keys of the page. A key more is paid with one that goes."""
 

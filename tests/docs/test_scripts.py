@@ -91,17 +91,3 @@ def test_paired_scores_a_p_value_and_deviations_give_the_same_interval():
     assert tested.deviation == pytest.approx(1.0, abs=1e-4)
     apart = effect({"left": [5.0, 3.0], "right": [3.0, 4.0], "seeds": 5})  # deviation 5, 8 degrees
     assert apart.high - apart.difference == pytest.approx(2.306004 * 5 / 5**0.5)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "published", "word"),
-    [
-        (0.5, 1.5, 2.0, "agrees"),
-        (0.5, 1.5, -2.0, "disagrees"),
-        (-1.5, -0.5, -2.0, "agrees"),
-        (-0.5, 1.5, 2.0, "cannot tell"),
-    ],
-)
-def test_a_direction_needs_an_interval_without_zero(low, high, published, word):
-    first = OVERVIEW["Effect"]((low + high) / 2, low, high, 1.0)
-    assert OVERVIEW["verdict"](first, published) == word
