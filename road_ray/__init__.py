@@ -6,7 +6,6 @@
 Names load on first use, so that ``import road_ray`` is quick.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 _VERBS = (
@@ -37,20 +36,15 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _VERBS:
-        return _verb(name)
-    if name in OBJECTS:
-        from importlib import import_module
+    from functools import partial
+    from importlib import import_module
 
+    if name in _VERBS:
+        from road_ray.verbs import VERBS, perform
+
+        function = partial(perform, name)
+        function.__doc__ = VERBS[name].docstring
+        return function
+    if name in OBJECTS:
         return getattr(import_module(OBJECTS[name]), name)
     raise AttributeError(f"module 'road_ray' has no attribute {name!r}")
-
-
-def _verb(name: str) -> Callable[..., Any]:
-    from functools import partial
-
-    from road_ray.verbs import VERBS, perform
-
-    function = partial(perform, name)
-    function.__doc__ = VERBS[name].docstring
-    return function

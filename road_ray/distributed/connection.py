@@ -207,9 +207,8 @@ def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 def token_path() -> Path:
     """Return the path where Ray looks for the token."""
-    configured = os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:
-        return Path(configured).expanduser() if configured else Path.home() / ".ray" / "auth_token"
+        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
     except RuntimeError as error:
         raise ClusterError(
             f"no home directory for Ray's token: {error}\n"
