@@ -25,9 +25,7 @@ from road_ray.objectives.pretraining.electra import (
 from road_ray.objectives.pretraining.generator import (
     GENERATOR_METRICS,
     CorruptingObjective,
-    Generator,
     Terms,
-    language_model,
 )
 
 
@@ -47,7 +45,7 @@ class MCBert(CorruptingObjective):
 
     def __init__(
         self,
-        generator: Generator,
+        generator: PreTrainedModel,
         model: PreTrainedModel,
         *,
         mask_fraction: float = 1.0,
@@ -55,7 +53,6 @@ class MCBert(CorruptingObjective):
         candidates: int = 10,
         **corruption: Any,
     ) -> None:
-        generator = language_model(generator, "mc_bert")
         super().__init__(generator, model, mask_fraction=mask_fraction, **corruption)
         tie(model)
         own, shared = decoder(model).bias, decoder(generator).bias
@@ -136,7 +133,7 @@ class Teams(CorruptingObjective):
 
     def __init__(
         self,
-        generator: Generator,
+        generator: PreTrainedModel,
         model: PreTrainedModel,
         *,
         discriminator_weight: float = 5.0,
@@ -145,7 +142,6 @@ class Teams(CorruptingObjective):
         shared_layers: int = 3,
         **corruption: Any,
     ) -> None:
-        generator = language_model(generator, "teams")
         super().__init__(generator, model, **corruption)
         tie(model)
         decoder(model).bias.requires_grad_(False)  # unused here; DDP would wait for its gradient

@@ -19,7 +19,6 @@ from road_ray.objectives.pretraining.generator import (
     CorruptingObjective,
     Generator,
     Terms,
-    language_model,
 )
 
 DETECTION_METRICS = tuple(
@@ -131,15 +130,14 @@ class Adversarial(Electra):
 
     def __init__(
         self,
-        generator: Generator,
+        generator: PreTrainedModel,
         discriminator: PreTrainedModel,
         *,
         generator_weight: float = 1.0,
         **electra: Any,
     ) -> None:
-        trained = language_model(generator, "adversarial")
-        super().__init__(trained, discriminator, **electra)
-        self.baseline = nn.Linear(int(trained.config.hidden_size), 1)
+        super().__init__(generator, discriminator, **electra)
+        self.baseline = nn.Linear(int(generator.config.hidden_size), 1)
         initialize_output(self.baseline)
         self.generator_weight = generator_weight
 

@@ -221,7 +221,8 @@ class CorruptingObjective(MaskingObjective):
     """
 
     generator_at: ClassVar[Literal["chosen", "real"] | None] = None
-    """Positions where the loss reads states and logits of the generator; others are freed."""
+    """Positions where the loss reads states and logits of the generator, which is trained then;
+    others are freed."""
 
     def __init__(
         self,
@@ -234,8 +235,12 @@ class CorruptingObjective(MaskingObjective):
         **masking: Any,
     ) -> None:
         super().__init__(**masking)
+        self.frozen = is_frozen(generator)
+        if self.frozen and self.generator_at:
+            name = type(self).__name__
+            raise ConfigError(f"{name} needs a generator that learns\n  fix: generator.kind=model")
         if isinstance(generator, PreTrainedModel):
-            if tying != "none" and is_frozen(generator):
+            if tying != "none" and self.frozen:
                 raise ConfigError(
                     f"a frozen generator with generator.tying = {tying} would train shared "
                     "weights\n  fix: generator.tying=none"
@@ -247,7 +252,6 @@ class CorruptingObjective(MaskingObjective):
         self.encoder = main.base_model
         self.temperature = temperature
         self.disallow_correct = disallow_correct
-        self.frozen = is_frozen(generator)
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -290,15 +294,3 @@ class CorruptingObjective(MaskingObjective):
         }
         terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
         return Corruption(chosen, changed, replaced, labels, drawn.sampled, *read, terms, metrics)
-
-
-def language_model(generator: Generator, name: str) -> PreTrainedModel:
-    """Return ``generator``, which the objective ``name`` needs to be a trainable language model.
-
-    Raises ``ConfigError`` if it is not.
-    """
-    if isinstance(generator, Frequencies) or is_frozen(generator):
-        raise ConfigError(
-            f"objective.name = {name} needs a generator that learns\n  fix: generator.kind=model"
-        )
-    return generator

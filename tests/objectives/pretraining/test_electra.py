@@ -150,5 +150,5 @@ def test_the_baseline_learns_alone_and_fits_the_chance_to_be_right(generator, di
 
 
 def test_a_generator_that_does_not_learn_is_refused(discriminator):
-    with pytest.raises(ConfigError, match="adversarial needs a generator that learns"):
+    with pytest.raises(ConfigError, match="Adversarial needs a generator that learns"):
         Adversarial(Frequencies(torch.ones(VOCAB)), discriminator, **OPTIONS)
