@@ -82,14 +82,6 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Wrong predictions on one data set."""
-
-    title: str
-    examples: Sequence[Example]
-
-
-@dataclass(frozen=True)
 class Folded:
     """Long text that opens on demand."""
 
@@ -98,7 +90,7 @@ class Folded:
 
 
 # A text is a paragraph, texts are a list, cells are verdicts, plots a grid.
-Block = Table | Examples | Folded | str | list[str] | list[Cell] | list[Plot]
+Block = Table | Folded | str | list[str] | list[Cell] | list[Plot] | list[Example]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from road_ray.reporting.pages.page import (
     Block,
     Cell,
     Example,
-    Examples,
     Folded,
     Page,
     Row,
@@ -289,8 +288,8 @@ def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Bloc
         head = [name, *next(iter(of_labels.values()))]
         tables.append(Table(head, [[n, *row.values()] for n, row in of_labels.items()]))
     if wrong := known.get("mistakes"):
-        title = f"{name}: {wrong['wrong']:,} of {wrong['rows']:,} {wrong['what']}"
-        tables.append(Examples(title, [Example(**one) for one in wrong["examples"]]))
+        tables.append(f"{name}: {wrong['wrong']:,} of {wrong['rows']:,} {wrong['what']}")
+        tables.append([Example(**one) for one in wrong["examples"]])
     return plots, tables
 
 

@@ -8,7 +8,6 @@ from road_ray.errors import ResourceError
 from road_ray.reporting.pages.page import (
     Cell,
     Example,
-    Examples,
     Folded,
     Page,
     Section,
@@ -27,7 +26,7 @@ BLOCKS = [
     [EVIL],
     Table([EVIL], [[Cell(EVIL, state="fair")]]),
     [Cell(EVIL, state="good")],
-    Examples(EVIL, [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)]),
+    [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)],
     Folded(EVIL, EVIL),
 ]
 

@@ -130,13 +130,13 @@ def run(tmp_path):
 
 
 def test_classes_have_a_confusion_matrix_a_reliability_diagram_and_mistakes(run):
-    figures, matrix, mistakes = prediction_figures(run(sst2=CLASSES))
+    figures, matrix, *mistakes = prediction_figures(run(sst2=CLASSES))
     reliability, coverage = figures
     assert reliability.title == "sst2: reliability, ECE 12.5"
     assert reliability.axes.lines[1].get_xydata().tolist() == [[60.0, 50.0], [90.0, 80.0]]
     assert coverage.axes.lines[0].get_xydata().tolist() == [[100.0, 70.0], [40.0, 100.0]]
     assert [row[1:] for row in matrix.rows] == [[4, 1], [2, 3]]
-    html = render(Page("t", sections=[Section("s", [figures, matrix, mistakes])]))
+    html = render(Page("t", sections=[Section("s", [figures, matrix, *mistakes])]))
     assert "sst2: 1 of 10 not exactly right" in html
     assert html.count("<script>") == 1
     assert html.count("<svg") == 2
