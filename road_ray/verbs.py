@@ -227,10 +227,9 @@ def configure(
     if name is not None:
         base = get_preset(name, verb).values()
     if verb == "reproduce":
-        from road_ray.experiment.config import comparison_named, published
+        from road_ray.experiment.config import comparison_named
 
-        comparison = comparison_named(path, overrides, keys)
-        base |= published(comparison) | {"comparison": comparison}
+        base |= comparison_named(path, overrides, keys)
     config = load(kind, base=base, path=path, overrides=overrides, keys=keys)
     if base.get("data", {}).get("tokenizer") is not None and to_dict(config).get("init"):
         base["data"]["tokenizer"] = None  # that of init replaces the preset's

@@ -252,22 +252,19 @@ class ReproduceConfig(RunConfig):
         return self
 
 
-def published(name: str) -> dict[str, Any]:
-    """Return the values of a comparison of the catalogue; none for an unknown name."""
-    return read_yaml(CATALOGUE[name]).values if name in CATALOGUE else {}
-
-
 def comparison_named(
     path: Path | None, overrides: Sequence[str] | Mapping[str, Any], keys: Mapping[str, Any]
-) -> str:
-    """Return the name of the comparison that a file, overrides and keys ask for: ``own`` if they
-    have arms only.
+) -> dict[str, Any]:
+    """Return the values of the comparison that a file, overrides and keys ask for, with its name:
+    ``own`` if they have arms only. An unknown one has no others.
     """
     values = read_yaml(path).values if path else {}
     if not isinstance(overrides, Mapping):
         parts = [text.partition("=") for text in overrides]
         overrides = {name.strip(): value.strip().strip("'\"") for name, _, value in parts}
     values |= {**overrides, **keys}
+    name = OWN if any(key.split(".")[0] == "experiment" for key in values) else DEFAULT
     if values.get("comparison") is not None:  # null is refused as a value of the key
-        return str(values["comparison"])
-    return OWN if any(key.split(".")[0] == "experiment" for key in values) else DEFAULT
+        name = str(values["comparison"])
+    written = read_yaml(CATALOGUE[name]).values if name in CATALOGUE else {}
+    return written | {"comparison": name}
