@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from road_ray.data.batching import allowed_positions
 from road_ray.data.examples import UNKNOWN
 from road_ray.distillation.ensemble import BatchT, Ensemble, submitted
-from road_ray.distillation.losses import soft_loss_sum, two_classes
+from road_ray.distillation.losses import allowed_of, soft_loss_sum, targets_of, two_classes
 from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, num_right, soften
 from road_ray.errors import ConfigError, DataError
 
@@ -70,28 +69,6 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
         softened["teacher_weights"] = soft.weights
     softened["stats"] = {**batch.get("stats", {}), **stats}
     return cast("BatchT", softened)
-
-
-def targets_of(batch: Mapping[str, Any]) -> Tensor:
-    """Return the labels of a batch, ``[B]``, or its start and end positions, ``[B, 2]``; -100 is
-    unknown.
-    """
-    if batch.get("start_positions") is not None and batch.get("end_positions") is not None:
-        ends = [torch.as_tensor(batch[name]) for name in ("start_positions", "end_positions")]
-        return torch.stack(ends, -1)
-    if batch.get("labels") is None:
-        raise DataError(
-            f"the batch has no labels to weight the teachers by; it has {sorted(batch)}\n"
-            f"  allowed: labels, or start_positions and end_positions; {UNKNOWN} where unknown"
-        )
-    return torch.as_tensor(batch["labels"])
-
-
-def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
-    """Return the classes that count for correctness: ``[B, 1, L]`` for spans, without question and
-    padding; None for all.
-    """
-    return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
 
 
 # Keys for teachers and keys that `annotate` adds to a batch; no model accepts them.
@@ -156,11 +133,6 @@ def student_loss(
         label_loss = of(logits, targets[known].to(logits))
     spans = getattr(outputs, "start_logits", None) is not None
     heads = (outputs.start_logits, outputs.end_logits) if spans else ()
-    total, count = soft_loss_sum(
-        torch.stack(heads, 1) if spans else outputs.logits,
-        batch,
-        temperature=temperature,
-        mask=allowed_of(batch) if spans else None,
-        regression=is_number,
-    )
+    logits = torch.stack(heads, 1) if spans else outputs.logits
+    total, count = soft_loss_sum(logits, batch, temperature=temperature)
     return (1 - kd_weight) * label_loss + kd_weight * (total / count.clamp(min=1))

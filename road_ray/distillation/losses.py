@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from road_ray.data.batching import allowed_positions
 from road_ray.data.examples import UNKNOWN
 from road_ray.errors import ConfigError, DataError
 
@@ -29,6 +30,28 @@ def two_classes(logits: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(logits), logits], -1)
 
 
+def targets_of(batch: Mapping[str, Any]) -> Tensor:
+    """Return the labels of a batch, ``[B]``, or its start and end positions, ``[B, 2]``; -100 is
+    unknown.
+    """
+    if batch.get("start_positions") is not None and batch.get("end_positions") is not None:
+        ends = [torch.as_tensor(batch[name]) for name in ("start_positions", "end_positions")]
+        return torch.stack(ends, -1)
+    if batch.get("labels") is None:
+        raise DataError(
+            f"the batch has no labels to weight the teachers by; it has {sorted(batch)}\n"
+            f"  allowed: labels, or start_positions and end_positions; {UNKNOWN} where unknown"
+        )
+    return torch.as_tensor(batch["labels"])
+
+
+def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
+    """Return the classes that count for correctness: ``[B, 1, L]`` for spans, without question and
+    padding; None for all.
+    """
+    return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
+
+
 def kd_loss(
     student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None = None
 ) -> Tensor:
@@ -38,18 +61,13 @@ def kd_loss(
 
 
 def soft_loss_sum(
-    student: Tensor,
-    batch: Mapping[str, Any],
-    *,
-    temperature: float,
-    mask: Tensor | None = None,
-    regression: bool = False,
+    student: Tensor, batch: Mapping[str, Any], *, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Return the loss to the soft targets that ``annotate`` added to a batch, summed over examples,
     and the number of examples: both ``[]``.
 
-    ``student`` are logits ``[B, C]``, of spans ``[B, 2, L]`` with a ``mask`` of the positions that
-    may be an answer, or of tags ``[B, L, C]``, where each token with a label is an example.
+    ``student`` are logits ``[B, C]``, of spans ``[B, 2, L]``, of which the positions that may be an
+    answer count, or of tags ``[B, L, C]``, where each token with a label is an example.
     Of several labels, whose targets are ``two_classes``, the loss of an example is the mean over
     labels: ``T^2 / C * sum_c KL(p_c || q_c)``.
     Examples and heads where ``kd_keep`` is false add 0, and are counted. Where the batch has
@@ -61,6 +79,7 @@ def soft_loss_sum(
     if targets is None or weights is None:  # one target, whose weights are 0 or 1
         targets, weights = batch["soft_logits"][None], batch["kd_keep"][None]
     targets, weights = targets.to(student.device), weights.to(student.device)
+    mask, regression = allowed_of(batch), targets_of(batch).is_floating_point()
     if targets.ndim > student.ndim + 1:  # several labels
         student, regression = two_classes(student), False
         mask = torch.ones_like(student, dtype=torch.bool)

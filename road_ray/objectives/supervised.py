@@ -175,13 +175,7 @@ class Supervised(Objective):
         label = Term(*label_loss(task, logits, batch, **options))
         if "soft_logits" not in batch:
             return Losses({name: label})
-        soft, softened = soft_loss_sum(
-            logits,
-            batch,
-            temperature=self.temperature,
-            mask=allowed_positions(batch)[:, None, :] if isinstance(task.kind, Span) else None,
-            regression=isinstance(task.kind, Regress),
-        )
+        soft, softened = soft_loss_sum(logits, batch, temperature=self.temperature)
         if isinstance(task.kind, Regress):
             soft = soft / task.kind.range**2
         weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])

@@ -317,7 +317,7 @@ def test_float_labels_of_a_custom_loop_are_several_labels_and_no_numbers():
     labels = torch.tensor([[1, 0, 0], [0, 1, 1]])
     own = annotated(teachers, labels.float(), "correctness")
     assert_close(own["soft_logits"], annotated(teachers, labels, "correctness")["soft_logits"])
-    total, count = soft_loss_sum(student, own, temperature=2.0, regression=True)
+    total, count = soft_loss_sum(student, own, temperature=2.0)
     assert_close(total / count, kd_loss(two_classes(student), own["soft_logits"], temperature=2.0))
 
 

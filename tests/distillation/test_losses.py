@@ -6,23 +6,25 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.losses import kd_loss, soft_loss_sum
+from road_ray.distillation.losses import kd_loss, kd_rows, soft_loss_sum
 from road_ray.distillation.schedule import Schedule
 from road_ray.distillation.weighting import mean_probabilities
 from road_ray.errors import ConfigError, DataError
 
+CLASSES, NUMBERS = {"labels": torch.zeros(1).long()}, {"labels": torch.zeros(1)}
 
-def total(student, soft, keep=None, *, temperature=2.0, **options):
+
+def total(student, soft, keep=None, *, temperature=2.0, gold=CLASSES):
     """The summed loss to one target."""
     keep = torch.ones(student.shape[:-1], dtype=torch.bool) if keep is None else keep
-    batch = {"soft_logits": soft, "kd_keep": keep}
-    return soft_loss_sum(student, batch, temperature=temperature, **options)[0]
+    batch = {"soft_logits": soft, "kd_keep": keep, **gold}
+    return soft_loss_sum(student, batch, temperature=temperature)[0]
 
 
-def average(student, teachers, weights, *, temperature=2.0, **options):
+def average(student, teachers, weights, *, temperature=2.0, gold=CLASSES):
     """The weighted mean of the summed losses to each teacher."""
-    batch = {"teacher_logits": teachers, "teacher_weights": weights}
-    return soft_loss_sum(student, batch, temperature=temperature, **options)[0]
+    batch = {"teacher_logits": teachers, "teacher_weights": weights, **gold}
+    return soft_loss_sum(student, batch, temperature=temperature)[0]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
@@ -57,7 +59,7 @@ def test_logits_that_are_already_minus_infinity_do_no_harm():
 def test_a_row_without_any_class_counts_nothing():
     student, soft = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
     mask = torch.tensor([[True, True, True], [False, False, False]])
-    loss = total(student, soft, mask=mask)
+    loss = kd_rows(student, soft, temperature=2.0, mask=mask).sum()
     loss.backward()
     assert_close(loss.detach(), total(student.detach()[:1], soft[:1]))
     assert (student.grad[1] == 0).all()
@@ -74,10 +76,12 @@ def test_extreme_logits_stay_finite():
 def test_examples_and_heads_without_distillation_are_dropped():
     student, soft = torch.randn(3, 2, 5), torch.randn(3, 2, 5)
     keep = torch.tensor([[True, False], [False, False], [True, True]])
-    mask = torch.ones(3, 1, 5, dtype=torch.bool)
-    first, both = student[:1, :1], student[2:]
-    expected = total(first, soft[:1, :1], mask=mask[:1]) / 2 + total(both, soft[2:], mask=mask[:1])
-    assert_close(total(student, soft, keep, mask=mask), expected)
+    gold = {f"{end}_positions": torch.zeros(3).long() for end in ("start", "end")}
+    spans = gold | {"input_ids": torch.ones(3, 5)}
+    expected = total(student[0, :1], soft[0, :1]) / 2 + kd_loss(
+        student[2:], soft[2:], temperature=2.0
+    )
+    assert_close(total(student, soft, keep, gold=spans), expected)
 
 
 def test_a_half_precision_student_is_compared_in_full():
@@ -92,19 +96,19 @@ def test_a_temperature_without_signal_is_refused(temperature):
 
 
 @pytest.mark.parametrize("shape", [(4, 1), (4, 2), (1, 3), (4, 1, 3)])
-@pytest.mark.parametrize("regression", [False, True])
-def test_logits_are_never_broadcast(shape, regression):
+@pytest.mark.parametrize("gold", [CLASSES, NUMBERS])
+def test_logits_are_never_broadcast(shape, gold):
     with pytest.raises(DataError, match="differ in shape"):
-        total(torch.randn(4, 3), torch.randn(shape), regression=regression)
+        total(torch.randn(4, 3), torch.randn(shape), gold=gold)
 
 
 def test_regression_is_the_squared_gap_and_its_average():
     student, soft = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.5]])
-    assert_close(total(student, soft, regression=True), torch.tensor(4.25))
+    assert_close(total(student, soft, gold=NUMBERS), torch.tensor(4.25))
     keep = torch.tensor([False, True])
-    assert_close(total(student, soft, keep, regression=True), torch.tensor(0.25))
+    assert_close(total(student, soft, keep, gold=NUMBERS), torch.tensor(0.25))
     student, teachers = torch.tensor([[1.0]]), torch.tensor([[[2.0]], [[4.0]]])
-    loss = average(student, teachers, torch.tensor([[1.5], [0.5]]), regression=True)
+    loss = average(student, teachers, torch.tensor([[1.5], [0.5]]), gold=NUMBERS)
     assert loss.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)
 
 
