@@ -163,7 +163,8 @@ def _on_hub(place: str) -> Source:
     with asking_hub(f"hub:{place}"):
         names = datasets_library().get_dataset_split_names(hub.path, hub.configuration)
         files = _by_split(map(str, names))
-        loaded = {split: load_rows(hub, of[0], streaming=True) for split, of in files.items()}
+        known = {split: of[0] for split, of in files.items() if split != "test"}
+        loaded = {split: load_rows(hub, part, streaming=True) for split, part in known.items()}
         rows = {
             split: list(islice(placed_rows(part, f"hf://{path}/{split}"), MOST_ROWS))
             for split, part in loaded.items()

@@ -243,12 +243,14 @@ def test_splits_of_one_kind_that_are_not_read_are_told(tmp_path, monkeypatch):
         table(tmp_path / "two" / f"{name}.csv", body=TEXTS, label=AB)
     told = guess(str(tmp_path / "two")).reasons
     assert any(r.startswith(f"not read: {tmp_path}/two/train_b.csv, as") for r in told)
-    names = ["train", "validation_matched", "validation_mismatched"]
+    names = ["train", "validation_matched", "validation_mismatched", "test"]
     hub = SimpleNamespace(get_dataset_split_names=lambda *place: names)
     rows = datasets.Dataset.from_dict({"body": TEXTS, "label": AB})
     monkeypatch.setattr(data_files, "datasets_library", lambda: hub)
-    monkeypatch.setattr(data_files, "load_rows", lambda *place, **options: rows)
+    asked = []
+    monkeypatch.setattr(data_files, "load_rows", lambda hub, part, **_: asked.append(part) or rows)
     found = guess("hub:acme/nli")
+    assert asked == ["train", "validation_matched"]  # of a test split nothing is guessed
     assert found.entry["dev"] == "validation_matched"
     assert any(r.startswith("not read: validation_mismatched, as") for r in found.reasons)
 
