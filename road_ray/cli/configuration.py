@@ -200,10 +200,8 @@ def explain(
 def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Return one explanation for each meaning that a key has in the verbs."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    classes = {verb: configuration_class(verb) for verb in verbs}
-    for verb, kind in classes.items():
-        node = nodes.at(kind, key) if key[0] in kind.model_fields else None
-        if node is None:
+    for verb in verbs:
+        if (node := nodes.at(configuration_class(verb), key)) is None:
             continue
         allowed, meaning = nodes.allowed(node), nodes.meaning_of(node)
         keys = {name: nodes.meaning_of(below) for name, below in nodes.properties(node).items()}

@@ -204,14 +204,9 @@ def locate_beside(
         if isinstance(value, dict):
             locate_beside(kind, path, value, key)
         elif marks and isinstance(value, str) and value and section.get(marks[0]) is None:
-            section[name] = _located(value, path)
-
-
-def _located(value: str, file: Path) -> str:
-    """Return the absolute path beside ``file``, or the unchanged value."""
-    place = Path(os.path.abspath(file)).parent / value
-    exists = os.path.exists(place) or os.path.exists(f"{place}.gz")  # False for no file name
-    return str(place) if exists and not Path(value).is_absolute() else value
+            place = Path(os.path.abspath(path)).parent / value
+            exists = os.path.exists(place) or os.path.exists(f"{place}.gz")  # False for no name
+            section[name] = str(place) if exists and not Path(value).is_absolute() else value
 
 
 def parse_override(text: str, kind: type[Config], key: str) -> Any:
