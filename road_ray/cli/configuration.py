@@ -207,8 +207,7 @@ def explanations(key: Key, verbs: Iterable[str]) -> list[dict[str, Any]]:
         keys = {name: nodes.meaning_of(below) for name, below in nodes.properties(node).items()}
         told = {"key": nodes.format_key(key), "allowed": allowed, "meaning": meaning, "keys": keys}
         same = found.setdefault((allowed, meaning), told | {"default": {}})
-        default = nodes.default_of(node)
-        same["default"][verb] = None if default is nodes.UNSET else default
+        same["default"][verb] = nodes.default_of(node)
     for same in found.values():
         presets = [preset for preset in PRESETS.values() if preset.verb in same["default"]]
         values = {p.name: flatten(p.values()).get(".".join(map(str, key))) for p in presets}
@@ -222,7 +221,7 @@ def values_with_names(values: Mapping[str, object], *, shared: bool = False) -> 
     """
     names_of: dict[str, list[str]] = {}
     for name, value in values.items():
-        text = "must be set" if value is UNSET else format_value(value)
+        text = str(UNSET) if value is UNSET else format_value(value)
         names_of.setdefault(text, []).append(name)
     if shared and len(names_of) == 1:
         return next(iter(names_of))

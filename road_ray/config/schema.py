@@ -18,7 +18,7 @@ from road_ray.errors import shorten
 Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is an index of a list
 Node = Mapping[str, Any]
 
-UNSET = object()  # the default of a key that must be set
+UNSET: Any = "must be set"  # in place of the default of such a key; known by its identity
 # The newest draft that yaml-language-server supports for values.
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _LEFT_OUT = {"$ref", "$defs", "title", "required", "default", "prefixItems"}

@@ -105,5 +105,6 @@ def test_a_key_is_explained_in_words_and_a_section_by_its_keys_one_a_line(road):
 
 def test_keys_of_sweeps_clusters_and_named_entries_are_explained(road):
     assert "sweep" in road("explain", "space.any.uniform").out
+    assert "default:  must be set\n" in road("explain", "space").out
     assert "submit" in road("explain", "entry_cpus").out
     assert road("explain", "data.sets.mine.label", "finetune").code == 0
