@@ -101,8 +101,8 @@ def check_database(url: str) -> str:
 
     try:
         place = make_url(url)
-    except (ArgumentError, ValueError):
-        place = URL.create("")
+    except (ArgumentError, ValueError):  # of a port that is no number: what it holds is not known
+        place = URL.create("", password="@" if "@" in url else None)
     if place.password or secret_in(url):
         raise ValueError(
             "holds a password, and configurations are recorded; leave it out "

@@ -124,7 +124,7 @@ def test_a_url_without_one_is_as_it_was(url):
             (url, f"holds a password.*{PASSWORD}")
             for url in (
                 *("mysql+pymysql://me:secret@db/x", "postgresql://me:se/cr?et@db:5432/x"),
-                *("mysql://me:12/34@db/x", "mysql://me:1 two@db/x"),
+                *("mysql://me:12/34@db/x", "mysql://me:1 two@db/x", "mysql://me:12/34@db:port/x"),
                 *("postgresql://db/x?user=me&password=secret", "mysql://me@db/x?passwd=secret"),
             )
         ),
