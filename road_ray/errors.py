@@ -74,9 +74,8 @@ class Problem:
     remedy: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}  {self.message}" + (
-            f"\n    fix: {self.remedy}" if self.remedy else ""
-        )
+        fix = f"\n    fix: {self.remedy}" if self.remedy else ""
+        return f"{self.where}  {self.message}{fix}"
 
 
 def require(where: str, extra: str, *packages: str) -> None:

@@ -8,7 +8,7 @@ import io
 import textwrap
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ _WIDTH = 100
 class YamlDocument:
     """The values of one YAML text, and the line of every key."""
 
-    values: dict[str, Any] = field(default_factory=dict)
-    lines: dict[Key, int] = field(default_factory=dict)
+    values: dict[str, Any]
+    lines: dict[Key, int]
 
 
 def read_yaml(path: Path) -> YamlDocument:
@@ -46,8 +46,7 @@ def read_yaml(path: Path) -> YamlDocument:
     Raises ``InvalidConfig`` with the line of what cannot be used.
     """
     values, lines = _parsed(_text(path), str(path))
-    if values is None:
-        return YamlDocument()
+    values = {} if values is None else values
     if not isinstance(values, dict):
         message = "holds a list" if isinstance(values, list) else f"holds {shorten(repr(values))}"
         allowed = "\n    allowed: a mapping of keys to values"
