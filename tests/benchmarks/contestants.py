@@ -27,7 +27,6 @@ from tests.benchmarks.race import gated
 from tests.benchmarks.shapes import Shape
 
 _RATE, _DECAY, _EPSILON, _MAX_NORM = 5e-4, 0.01, 1e-6, 1.0
-_LOG_EVERY_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,7 @@ def ours(setting: Setting, connection: Connection, worker: Worker | None = None)
     learn(
         objective,
         lambda _: ([batch] for batch in stream),
-        TrainingConfig(
-            precision=setting.precision,
-            log_every_steps=_LOG_EVERY_STEPS,
-            torch_compile=setting.compiled,
-        ),
+        TrainingConfig(precision=setting.precision, torch_compile=setting.compiled),
         peak_lr=_RATE,
         worker=worker,
     )
