@@ -36,14 +36,11 @@ def shell(pretrained, teachers, flags):
     road.write_text(f'#!/bin/sh\nexec {sys.executable} -m road_ray "$@"\n')
     road.chmod(0o755)
     dashboard = free_port()
-    options = [
-        *("--num-cpus=4", "--disable-usage-stats", f"--temp-dir={place / 'ray'}"),
-        *(
-            f"--dashboard-agent-listen-port={free_port()}",
-            f"--ray-client-server-port={free_port()}",
-        ),
-        *("--object-store-memory=100000000", "--node-ip-address=127.0.0.1"),
+    options = ["--num-cpus=4", "--disable-usage-stats", f"--temp-dir={place / 'ray'}"]
+    options += [
+        f"--{name}-port={free_port()}" for name in ("dashboard-agent-listen", "ray-client-server")
     ]
+    options += ["--object-store-memory=100000000", "--node-ip-address=127.0.0.1"]
     settings = {"training.steps": 1000, "training.log_every_steps": 1, "data.batch_size": 4}
     settings |= {"training.save_every_steps": 10_000, "data.max_judged_rows": 32}
     # The teachers in the job's own process: what is tested is the way there and back.
@@ -58,11 +55,8 @@ def shell(pretrained, teachers, flags):
         "RAY_OPTIONS": " ".join(options),
         "OMP_NUM_THREADS": "1",
     }
-    environment |= {
-        **after_setup(place, environment, pretrained, teachers),
-        "RAY_AUTH_MODE": "token",
-    }
-    environment |= {"PORT": str(free_port()), "DASHBOARD": str(dashboard)}
+    environment |= after_setup(place, environment, pretrained, teachers)
+    environment |= {"RAY_AUTH_MODE": "token", "PORT": str(free_port()), "DASHBOARD": str(dashboard)}
     environment["OPTIONS"] += " " + " ".join(flags(settings))
 
     def run(text: str) -> subprocess.CompletedProcess[str]:
