@@ -99,6 +99,8 @@ def _config_like(like: PreTrainedConfig, size: EncoderConfig) -> PreTrainedConfi
     setattr(config, _inner_width(config), size.intermediate_size)
     if getattr(config, "head_dim", None) is not None:
         config.head_dim = size.hidden_size // size.heads
+    if getattr(config, "num_key_value_heads", None) == like.num_attention_heads:
+        config.num_key_value_heads = size.heads
     if getattr(config, "layer_types", None) is not None:
         config.layer_types = config.layer_types[: size.layers]
     return config
