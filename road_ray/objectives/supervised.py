@@ -92,9 +92,6 @@ def label_loss(
     return total, count
 
 
-_HALF = Schedule()
-
-
 class Supervised(Objective):
     """Training on labels and, where a batch has them, on the logits of teachers: ``(1 - kd_weight)
     * label loss + kd_weight * T^2 * KL(teachers || student)``, mean over examples (or tagged
@@ -120,7 +117,7 @@ class Supervised(Objective):
         one_dataset: bool = False,
         class_weights: Tensor | None = None,
         label_smoothing: float = 0.0,
-        kd_weight: Schedule = _HALF,
+        kd_weight: Schedule | None = None,
         temperature: float = 2.0,
         matching: StateMatching | None = None,
     ) -> None:
@@ -132,7 +129,8 @@ class Supervised(Objective):
         self.encoder = model.encoder
         own_head = any(task.head for task in model.tasks.values())  # may leave parameters unused
         self.sparse = own_head or (len(model.tasks) > 1 and not one_dataset)
-        self.kd_weight, self.temperature, self.matching = kd_weight, temperature, matching
+        self.kd_weight = kd_weight or Schedule()
+        self.temperature, self.matching = temperature, matching
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
         name, known = batch["dataset"], label_count(batch)
