@@ -9,9 +9,10 @@ import logging
 import math
 import random
 import warnings
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 from statistics import fmean, median
@@ -299,19 +300,30 @@ def should_stop(config: SearchConfig, trials: Sequence[FrozenTrial], number: int
         means = [fmean(values) for values in counted if values]
         return len(means) >= 3 and max(value for _, value in own) < median(means)
     rungs = [*takewhile(lambda at: at < 100 - 1e-9, (grace * config.reduction**n for n in count()))]
+    rung, skipped = bisect(rungs, now), 0
+    end = [*rungs, math.inf][rung]
+    if config.scheduler == "hyperband":
+        skipped = _skipped_rungs(number, len(rungs))
+        others = [x for x in others if _skipped_rungs(x.number, len(rungs)) == skipped]
 
-    def bracket(number: int) -> int:  # how many rungs a trial skips
-        weights = [math.exp(-skipped) for skipped in range(len(rungs) + 1)]
-        (chosen,) = random.Random(number).choices(range(len(weights)), weights)
-        return chosen if config.scheduler == "hyperband" else 0
+    def steps_at_rung(trial: FrozenTrial) -> list[int]:  # the first two, found without the others
+        total, steps = trial.user_attrs[TOTAL], sorted(trial.intermediate_values)
+        start = bisect_left(steps, rungs[rung - 1], key=lambda step: 100 * step / total)
+        return [step for step in steps[start : start + 2] if 100 * step / total < end]
 
-    rung = bisect(rungs, now)
-    if rung <= bracket(number) or any(bisect(rungs, at) == rung for at, _ in own[:-1]):
+    if rung <= skipped or len(steps_at_rung(trials[number])) > 1:
         return False
-    rivals = [trial for trial in others if bracket(trial.number) == bracket(number)]
-    first = [next((v for at, v in reports(t) if bisect(rungs, at) == rung), None) for t in rivals]
-    known = [value for value in first if value is not None]
+    first = [(trial, step) for trial in others for step in steps_at_rung(trial)[:1]]
+    known = [sign * trial.intermediate_values[step] for trial, step in first]
     return bool(known) and value < float(np.percentile(known, 100 - 100 / config.reduction))
+
+
+@cache  # of thousands of trials, which are all asked at each rung of one
+def _skipped_rungs(number: int, rungs: int) -> int:
+    """Return how many rungs a trial of HyperBand skips."""
+    weights = [math.exp(-skipped) for skipped in range(rungs + 1)]
+    (chosen,) = random.Random(number).choices(range(len(weights)), weights)
+    return chosen
 
 
 def find_trial(study: optuna.Study, number: int) -> FrozenTrial:
