@@ -165,6 +165,8 @@ def _run_trial(
         return replace(record, state="failed", reason=reason[:_LONGEST_REASON])
     finally:
         faulthandler.cancel_dump_traceback_later()
+        with suppress(OSError):  # it has no stack
+            hung.unlink()
     if bad := [value for value in done.values if not math.isfinite(value)]:
         reason = f"{DIVERGED}: its metric is {bad[0]}"
         return replace(done, state="failed", reason=reason, values=())

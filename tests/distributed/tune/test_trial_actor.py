@@ -63,7 +63,8 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
         return replace(record, values=(0.75,), deviation=(None,), figures={"m": 0.75})
 
     spend(tmp_path, 2)
-    performed(tmp_path, run)
+    performed(tmp_path, run, trial_timeout_seconds=600)
+    assert not (one_trial.trial_directory(tmp_path, 2) / HUNG).exists()
     assert reports[:-1] == [{"step": 1, "total": 2, "m": 0.5}]
     assert reports[-1]["m"] == 0.75
     record = record_in(reports)
