@@ -17,7 +17,7 @@ from road_ray.cli.options import (
     complete_words,
     tell,
 )
-from road_ray.reporting.text_tables import duration
+from road_ray.reporting.text_tables import aligned, duration
 from road_ray.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -71,11 +71,23 @@ def sweep(
 
 
 def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
-    """Yield the best trials, and whether they differ."""
+    """Yield the ten best trials of one metric, the best of them, and whether they differ."""
     from road_ray.recipes.sweep.trials import model_of
     from road_ray.reporting.pages.sweep_page import tie
     from road_ray.reporting.records.sweep_record import read_sweep
 
+    metric, larger = config.metric[0], config.mode[0] == "max"
+    ended = [trial for trial in done.trials if trial.state == "complete" and not trial.origin]
+    if len(config.metric) == 1 and len(ended) > 1:
+        ranked = sorted(ended, key=lambda trial: trial.values[0], reverse=larger)[:10]
+        yield aligned(
+            [
+                {"trial": trial.number, metric: trial.values[0]}
+                | ({"+-": (*trial.deviation, None)[0]} if config.seeds > 1 else {})
+                | {key: trial.params.get(key) for key in config.space}
+                for trial in ranked
+            ]
+        )
     for trial in done.best:
         values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())

@@ -36,6 +36,8 @@ def done(tmp_path):
 def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, done):
     file, directory = done
     result = road("sweep", file, "--run-dir", directory).good()
+    best, other = result.out.splitlines()[2:4]
+    assert (best.split(), other.split()) == (["1", "0.25", "2.00e-03"], ["0", "0.50", "1.00e-03"])
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in result.out
     assert f"model: {directory}/trials/0001/seed-0" in result.out
     assert f"report: {directory}/report.html" in result.out
