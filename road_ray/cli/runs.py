@@ -183,8 +183,13 @@ def show_plan(verb: str, config: Any, as_json: bool) -> None:
 def format_comparison(estimate: Mapping[str, Any]) -> str:
     """Return the estimate of a comparison as text."""
     time, side = duration(3600 * estimate["hours"]), estimate["max_concurrent"] or 1
+    rows = [
+        {"arm": row["arm"], "seed": row["seed"], "steps": f"{row['steps']:,}"}
+        | {"time": "finished" if row["finished"] else duration(row["seconds"])}
+        for row in estimate["rows"]
+    ]
     return (
-        f"{aligned(estimate['rows'])}\n\n{estimate['runs']} of these are left to run: about {time} "
+        f"{aligned(rows)}\n\n{estimate['runs']} of these are left to run: about {time} "
         f"with {side} at a time, by a few steps timed on this machine"
     )
 

@@ -10,7 +10,6 @@ import shutil
 import pytest
 
 from road_ray.cli.runs import format_comparison, format_plan
-from road_ray.reporting.text_tables import duration
 from tests.row_files import write_rows
 
 
@@ -154,7 +153,11 @@ def test_a_plan_has_ranges_epochs_and_phases_and_a_comparison_its_duration():
     assert values["a step"].startswith("1.100 to 11.000 s")
     assert values["all steps"] == "66.0 min to 11.0 h"
     assert values["phase 2"] == "900 steps of 256 rows of 128 tokens, 0.500 s each"
-    row = {"arm": "no KD", "seed": 1, "steps": 6, "seconds": 4, "finished": False}
-    text = format_comparison({"rows": [row], "runs": 1, "hours": 0.00111, "max_concurrent": 2})
+    row = {"arm": "no KD", "seed": 1, "finished": False, "steps": 6000, "seconds": 150.0}
+    rows = [row, row | {"finished": True}]
+    text = format_comparison({"rows": rows, "runs": 1, "hours": 0.00111, "max_concurrent": 2})
     assert "1 of these are left to run: about 4.0 s with 2 at a time" in text
-    assert duration(150) == "2.5 min"
+    assert [line.split()[3:] for line in text.splitlines()[2:4]] == [
+        ["6,000", "2.5", "min"],
+        ["6,000", "finished"],
+    ]
