@@ -47,6 +47,11 @@ YES_NO, CONTINUE = "quac_yes_no", "quac_continue"
 _NO_ANSWER = "CANNOTANSWER"
 _YES_NO = {"y": "yes", "n": "no", "x": "neither"}
 _CONTINUE = {"y": "follow up", "m": "maybe", "n": "stop"}
+_OF_QUAC = {"yesno", "followup", "answers"}  # keys of its questions with labels
+_NO_ANSWERS = (
+    "no question has the key 'answers'\n  fix: [] for one without an answer; a file of questions "
+    "that teachers alone teach is named in data.unlabelled"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +81,7 @@ def _squad_rows(articles: list[Any], path: Path) -> Iterator[tuple[str, Row]]:
         for question in paragraph["qas"]:
             where = f"{path}: question {question['id']!r}"
             row = {**question, "context": paragraph["context"]}
-            yield where, _quac_row(row, where) if "yesno" in question else row
+            yield where, _quac_row(row, where) if row.keys() >= _OF_QUAC else row
 
 
 def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
@@ -130,7 +135,7 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
         )
     name = f"data set {dataset.name!r}"
     if labelled and usable and not keyed:
-        raise DataError(f"{name}: no question has the key 'answers'\n  fix: [] for one without")
+        raise DataError(f"{name}: {_NO_ANSWERS}")
     if unusable > usable:
         raise DataError(
             f"{name}: {len(errors)} answers cannot be used\n  {first_faults(errors)}\n"

@@ -17,7 +17,9 @@ from road_ray.data.load_split import load_split, tasks_of
 from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.squad import mrqa_from_hub
 from road_ray.data.tokenizer import train_wordpiece
+from road_ray.data.training_rows import read_unlabelled
 from road_ray.evaluation.squad import evaluate
+from road_ray.inference.input_rows import file_rows
 from tests.data.entries import read
 from tests.row_files import write_rows
 
@@ -209,6 +211,18 @@ def test_dialogs_have_spans_and_labels(root):
         {"quac_yes_no": "yes", "quac_continue": "follow up"},
         {"quac_yes_no": "neither", "quac_continue": "stop"},
     ]
+
+
+def test_questions_that_lack_answers_or_a_label_are_no_dialog_and_are_read_as_any_others(tmp_path):
+    of_quac = turn(0, "who?", "Rome")
+    asked = {name: of_quac[name] for name in ("id", "question", "yesno", "followup")}
+    answered = {"id": "1", "question": "who?", "yesno": "yes", "answers": of_quac["answers"]}
+    path = write(tmp_path / "x.json", asked, answered, context=DIALOG)
+    rows = [row for _, row in file_rows(str(path))]
+    assert [row["question"] for row in rows] == ["who?", "who?"]
+    [first, _] = read_unlabelled(path, dataset("quac"), TASKS["mrc"])
+    assert not first.labelled
+    assert read_quac(path)[1].answers == (Answer("Rome", 16),)
 
 
 def test_most_annotators_decide_whether_there_is_an_answer(tmp_path):
