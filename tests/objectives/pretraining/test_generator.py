@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch.nn import functional
 from torch.testing import assert_close
-from transformers import ElectraForMaskedLM, ElectraForPreTraining
+from transformers import ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
 from road_ray.models.language_model import vocabulary_logits
 from road_ray.objectives.masking import sample
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.pretraining.generator import Frequencies, draw, is_frozen
-from tests.objectives.conftest import OPTIONS, SPECIAL, VOCAB, config_of
+from tests.objectives.conftest import OPTIONS, VOCAB, config_of
 
 
 def drawn_by(generator, hidden, gold, noise, *, temperature=1.0, disallow_correct=False):
@@ -108,15 +108,3 @@ def test_a_frozen_generator_draws_and_does_not_learn(discriminator, batch):
     assert float(losses.metrics["replaced_fraction"][0]) > 0
     with pytest.raises(ConfigError, match=r"frozen generator with generator\.tying = embeddings"):
         Electra(generator, discriminator, **OPTIONS)
-
-
-def test_frequencies_corrupt_too_and_are_not_exported(discriminator, batch, tmp_path):
-    chances = torch.ones(VOCAB)
-    chances[list(SPECIAL)] = 0
-    electra = Electra(Frequencies(chances), discriminator, **OPTIONS)
-    assert set(electra(batch).terms) == {"discriminator"}
-    made = electra.corrupted(electra.prepare(batch))
-    assert not torch.isin(made.tokens[made.chosen], torch.tensor(SPECIAL)).any()
-    electra.export(tmp_path)
-    assert not (tmp_path / "generator").exists()
-    ElectraForPreTraining.from_pretrained(tmp_path)

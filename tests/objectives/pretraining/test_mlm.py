@@ -59,14 +59,6 @@ def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch)
     assert (terms["mlm"].weight, terms["generator"].weight) == (1.0, 1.0)
 
 
-def test_the_model_never_sees_a_mask(objective, batch):
-    made = objective.corrupted(objective.prepare(batch))
-    originals = batch["input_ids"]
-    assert ((made.tokens == MASK) <= (made.replaced | (originals == MASK))).all()
-    assert torch.equal(made.tokens[~made.chosen], originals[~made.chosen])
-    assert torch.equal(made.replaced, made.tokens != originals)
-
-
 def test_copy_losses_by_hand():
     logits = torch.log(torch.tensor([[0.5, 0.25, 0.25]])).repeat(2, 1)
     gate = torch.full((2,), math.log(3))  # D = 3/4
