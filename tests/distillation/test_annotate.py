@@ -211,26 +211,6 @@ def test_gold_and_teachers_share_the_loss():
     assert outputs.logits.grad.abs().sum() > 0
 
 
-def test_question_and_padding_of_spans_are_left_out():
-    torch.manual_seed(0)
-    start, end = torch.randn(2, 1, 6)
-    soft = torch.randn(1, 2, 6)
-    batch = {
-        "input_ids": torch.ones(1, 6, dtype=torch.long),
-        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]]),
-        "token_type_ids": torch.tensor([[0, 0, 1, 1, 1, 0]]),
-        "start_positions": torch.tensor([2]),
-        "end_positions": torch.tensor([3]),
-        "soft_logits": soft,
-        "kd_keep": torch.ones(1, 2, dtype=torch.bool),
-    }
-    outputs = SimpleNamespace(start_logits=start, end_logits=end, loss=torch.tensor(0.0))
-    seen = [0, 2, 3, 4]
-    both = torch.stack([start, end], 1)[..., seen]
-    expected = kd_loss(both, soft[..., seen], temperature=2.0)
-    assert_close(student_loss(outputs, batch, temperature=2.0, kd_weight=1.0), expected)
-
-
 def test_mistakes_are_told():
     outputs, batch = classified()
     with pytest.raises(ConfigError, match="kd_weight"):

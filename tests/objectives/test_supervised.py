@@ -40,11 +40,32 @@ NER = Task("ner", Tag(("O", "B-X")))
 SWAG = Task("completion", Choose(2))
 
 
-def test_classes_are_judged_by_cross_entropy_and_unlabelled_rows_are_left_out():
-    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]))
-    total, count = label_loss(NLI, logits, {"labels": torch.tensor([0, 2, -100])})
-    assert_close(total, torch.tensor(-math.log(0.5) - math.log(0.8)))
-    assert count == 2
+JUDGED = {  # task, logits, labels (unlabelled ones are left out), loss, number of labels
+    "classes by cross-entropy": (
+        *(NLI, torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]))),
+        *(torch.tensor([0, 2, -100]), -math.log(0.5) - math.log(0.8), 2),
+    ),
+    "numbers by the square, in units of the range": (
+        *(SIMILARITY, torch.tensor([[1.0], [4.5], [7.0]])),
+        *(torch.tensor([3.0, 4.0, -100.0]), (2**2 + 0.5**2) / 5**2, 2),
+    ),
+    "tags by the word": (
+        *(NER, torch.log(torch.tensor([[[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]]))),
+        *(torch.tensor([[-100, 1, 0]]), -math.log(0.8) - math.log(0.9), 2),
+    ),
+    "choices by the question": (
+        *(SWAG, torch.log(torch.tensor([[0.25, 0.75], [0.5, 0.5]]))),
+        *(torch.tensor([1, -100]), -math.log(0.75), 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_losses_by_hand(case):
+    task, logits, labels, expected, known = JUDGED[case]
+    total, count = label_loss(task, logits, {"labels": labels})
+    assert_close(total, torch.tensor(expected))
+    assert count == known
 
 
 def test_class_weights_and_smoothing_are_those_of_pytorch_over_the_number_of_labels():
@@ -62,26 +83,6 @@ def test_class_weights_and_smoothing_are_those_of_pytorch_over_the_number_of_lab
         )
     assert_close(total, by_hand)
     assert count == 3
-
-
-def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
-    logits = torch.tensor([[1.0], [4.5], [7.0]], requires_grad=True)
-    total, count = label_loss(SIMILARITY, logits, {"labels": torch.tensor([3.0, 4.0, -100.0])})
-    assert_close(total, torch.tensor((2**2 + 0.5**2) / 5**2))  # in units of the range 0 to 5
-    assert count == 2
-    total.backward()
-    assert_close(logits.grad, torch.tensor([[-4.0], [1.0], [0.0]]) / 5**2)
-
-
-def test_tags_are_judged_by_the_word_and_choices_by_the_question():
-    logits = torch.log(torch.tensor([[[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]]))
-    total, count = label_loss(NER, logits, {"labels": torch.tensor([[-100, 1, 0]])})
-    assert_close(total, torch.tensor(-math.log(0.8) - math.log(0.9)))
-    assert count == 2
-    chosen = torch.log(torch.tensor([[0.25, 0.75], [0.5, 0.5]]))
-    total, count = label_loss(SWAG, chosen, {"labels": torch.tensor([1, -100])})
-    assert_close(total, torch.tensor(-math.log(0.75)))
-    assert count == 1
 
 
 def span_batch(**more):
@@ -221,12 +222,13 @@ def test_gold_and_soft_share_the_weight():
     assert made["d_soft"].total.item() == pytest.approx(4 * kl, rel=1e-5)
 
 
-def test_padding_has_no_say_in_a_span():
-    logits = torch.zeros(1, 2, 4)
-    soft = torch.zeros(1, 2, 4)
-    soft[..., -1] = 50.0  # on padding
-    gold = {"start_positions": torch.tensor([1]), "end_positions": torch.tensor([2])}
-    made = terms(MRC, logits, soft, attention_mask=torch.tensor([[1, 1, 1, 0]]), **gold)
+def test_question_and_padding_have_no_say_in_a_span():
+    logits = torch.zeros(1, 2, 5)
+    soft = torch.zeros(1, 2, 5)
+    soft[..., [1, -1]] = 50.0
+    gold = {"start_positions": torch.tensor([2]), "end_positions": torch.tensor([3])}
+    gold |= {"token_type_ids": torch.tensor([[0, 0, 1, 1, 0]])}
+    made = terms(MRC, logits, soft, attention_mask=torch.tensor([[1, 1, 1, 1, 0]]), **gold)
     assert made["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
 
 
@@ -301,18 +303,14 @@ def matched(pair, **options) -> Supervised:
 def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, soft_batch):
     made = matched(pair, hidden_weight=0.5, attention_weight=2.0)(soft_batch).terms
     assert set(made) == {"d", "d_soft", "d_hidden", "d_attention"}
+    plain = Supervised(pair[0])(soft_batch).terms
+    assert_close({name: made[name].total for name in plain}, {n: t.total for n, t in plain.items()})
     for name in ("d_hidden", "d_attention"):
         assert made[name].total.item() == pytest.approx(0, abs=1e-6)
         assert made[name].count.item() == soft_batch["attention_mask"].sum()
     assert (made["d_hidden"].weight, made["d_attention"].weight) == (0.25, 1.0)  # two layers each
-
-
-def test_what_it_says_is_learnt_as_without_matching(pair, soft_batch):
-    made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(soft_batch).terms
-    plain = Supervised(pair[0])(soft_batch).terms
-    for name, term in plain.items():
-        assert_close(made[name].total, term.total)
-    assert made["d_hidden"].weight == 0.5
+    last = matched(pair, hidden_weight=0.5, layers="last")(soft_batch).terms
+    assert last["d_hidden"].weight == 0.5
 
 
 def test_padding_changes_nothing(pair, soft_batch):
