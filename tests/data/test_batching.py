@@ -79,25 +79,6 @@ def test_little_is_padding_and_the_long_batches_come_at_any_time():
     assert abs(np.corrcoef(np.arange(len(means)), means)[0, 1]) < 0.2
 
 
-def test_padding_masks_and_segments_of_a_row():
-    rows = features()
-    batch = pad(rows, np.array([3, 5]), pad_id=0)
-    longest = max(len(rows.row(3)), len(rows.row(5)))
-    assert longest <= 32
-    width = longest + longest % 2
-    for index, number in enumerate((3, 5)):
-        row = rows.row(number).tolist()
-        rest = width - len(row)
-        assert batch["input_ids"][index].tolist() == row + [0] * rest
-        assert batch["attention_mask"][index].tolist() == [1] * len(row) + [0] * rest
-        first = int(rows.first_segment[number])
-        kinds = [0] * first + [1] * (len(row) - first) + [0] * rest
-        assert batch["second_text"][index].tolist() == kinds
-    assert "token_type_ids" not in batch  # a tokenizer that gives none
-    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
-    assert pad(rows, np.array([3]), pad_id=7, width=64)["input_ids"][0, -1] == 7
-
-
 @pytest.mark.parametrize(("longest", "most"), [(29, 29), (61, 61), (99, 100), (99, 99)])
 def test_a_batch_is_never_wider_than_the_limit_of_its_rows(longest, most):
     rows = replace(features(200, longest=longest), max_length_tokens=most)
@@ -119,6 +100,8 @@ def test_gold_goes_with_its_row_and_keeps_its_type():
     for index, number in enumerate(batch["rows"].tolist()):
         row = rows.row(number)
         assert batch["input_ids"][index, : len(row)].tolist() == row.tolist()
+        second = batch["second_text"][index].nonzero().flatten().tolist()
+        assert second == [*range(rows.first_segment[number], len(row))]
     assert (batch["task"], batch["dataset"]) == ("t", "d")
 
 

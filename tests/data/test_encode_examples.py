@@ -124,17 +124,6 @@ def tagged(examples, tokenizer, limit=8):
     return encode(examples, dataset("conll2003"), NER, tokenizer, {"max_length_tokens": limit})
 
 
-def test_the_first_sub_token_has_the_tag_of_its_word(letters):
-    rows = tagged([sentence("a abc b", "O B-PER I-PER"), sentence("c", "O")], letters)
-    assert letters.convert_ids_to_tokens(rows.row(0).tolist()) == [
-        "[CLS]", "a", "a", "##b", "##c", "b", "[SEP]",
-    ]  # fmt: skip
-    first = slice(0, 7)
-    assert rows.gold["labels"][first].tolist() == [-100, 0, 1, -100, -100, 2, -100]
-    assert rows.words[first].tolist() == [-1, 0, 1, -1, -1, 2, -1]
-    assert rows.example.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_long_sentences_go_on_in_further_rows_and_no_word_is_lost(letters, side, monkeypatch):
     monkeypatch.setattr(letters, "truncation_side", side)

@@ -43,13 +43,6 @@ def test_a_window_without_its_answer_learns_silence(letters, caplog):
     assert not caplog.text
 
 
-def test_offsets_are_characters_of_the_context_and_minus_one_outside(letters):
-    rows = small([ask("a  c\ne")], letters)
-    assert rows.offsets is not None
-    outside = [[-1, -1]]
-    assert rows.offsets.tolist() == outside * 4 + [[0, 1], [3, 4], [5, 6]] + outside
-
-
 def test_a_context_without_tokens_still_gives_a_row(letters):
     rows = small([ask("", id="1"), ask(" \n", id="2"), ask("a", id="3")], letters)
     assert words(rows, 0, letters) == words(rows, 1, letters) == "[CLS] q r [SEP] [SEP]"

@@ -95,14 +95,6 @@ def test_an_evaluation_has_the_precision_of_the_training(model, split, monkeypat
     assert np.array_equal(seen[2], full)  # a narrow encoder on a CPU
 
 
-def test_rows_that_were_cut_are_counted_in_the_figures(model, split, tokenizer):
-    short = split("mnli", max_length_tokens=8)
-    evaluation = evaluate_split(model, short, pad_id=0)
-    pairs = [example.texts for example in short.examples]
-    whole = [len(ids) for ids in tokenizer(*zip(*pairs, strict=True))["input_ids"]]
-    assert evaluation.metrics["truncated_rows"] == sum(length > 8 for length in whole) > 0
-
-
 def test_without_gold_there_are_predictions_only(model, split):
     evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0)
     assert (evaluation.metrics, len(evaluation.labels)) == ({}, 25)

@@ -46,18 +46,6 @@ def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_generator_of_electra_s_kind_shares_any_embeddings(family):
-    main = size(family)
-    small = size_of("electra", hidden_size=16, heads=1, embedding_size=main.embedding_size)
-    generator, detector = new_language_model(small, 50), new_discriminator(main, 50)
-    share(generator, detector, "embeddings")
-    table = detector.get_input_embeddings().weight
-    assert generator.get_output_embeddings().weight is table
-    tokens = torch.randint(5, 50, (2, 9))
-    assert generator(input_ids=tokens).logits.shape == (2, 9, 50)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 def test_all_of_one_family_can_be_shared(family):
     main = size(family)
     generator, detector = new_language_model(main, 50), new_discriminator(main, 50)

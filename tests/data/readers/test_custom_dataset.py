@@ -34,18 +34,6 @@ def split_of(tokenizer, tmp_path, **own):
     return load_split("mine", "train", source(tmp_path, mine=own), tokenizer)
 
 
-def test_a_csv_with_two_texts_and_labels_by_name(tokenizer, tmp_path):
-    (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\n'far,from the tree,h\n")
-    settings = {"train": "t.csv", "text": ("subject", "body"), "label": "queue"}
-    settings |= {"labels": ("sales", "help"), "label_map": {"s": "sales", "h": "help"}}
-    split = split_of(tokenizer, tmp_path, **settings)
-    assert split.features.gold["labels"].tolist() == [0, 1]
-    assert split.task.kind == Classify(("sales", "help"))
-    (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\nfar,tree,x\n")
-    with pytest.raises(DataError, match=r"t.csv:3 label='x', allowed: sales, help, 's' = sales"):
-        split_of(tokenizer, tmp_path, **settings)
-
-
 def test_one_text_column_needs_no_list(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(
