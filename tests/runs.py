@@ -31,12 +31,15 @@ def plain_logits(model: Path, texts: str | Sequence[str], **options: Any) -> tor
         return AutoModelForSequenceClassification.from_pretrained(model).eval()(**encoded).logits
 
 
+def edit(path: Path, **fields: object) -> None:
+    """Change fields of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
 def name_labels(model: Path, *names: str) -> None:
     """Rename the labels of a model's head."""
-    path = model / "config.json"
     label2id = {name: number for number, name in enumerate(names)}
-    named = {"id2label": dict(enumerate(names)), "label2id": label2id}
-    path.write_text(json.dumps(json.loads(path.read_text()) | named))
+    edit(model / "config.json", id2label=dict(enumerate(names)), label2id=label2id)
 
 
 def python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -10,16 +10,13 @@ from road_ray.data.model_files import locate_model, model_hashes, read_config
 from road_ray.data.tokenizer import load_tokenizer, read_tokenizer
 from road_ray.errors import CheckpointError, RoadError
 from road_ray.models.encoder import load_encoder
+from tests.runs import edit
 from tests.tiny_teacher import make_teacher
 
 
 @pytest.fixture
 def place(tmp_path):
     return make_teacher(tmp_path / "model")
-
-
-def edit(path, **fields):
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 @pytest.mark.parametrize("content", [b"null", b"[]", b"{}", b"", b"{", b"\xff\xfe", b"[" * 100_000])

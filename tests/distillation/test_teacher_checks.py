@@ -1,7 +1,6 @@
 """A teacher that does not fit is refused by name, before anything of it runs."""
 
 import hashlib
-import json
 
 import pytest
 
@@ -19,13 +18,10 @@ from road_ray.distillation.teacher_directory import (
     teacher_tokenizer,
 )
 from road_ray.errors import CheckpointError
+from tests.runs import edit
 from tests.tiny_teacher import make_teacher, make_tokenizer
 
 NLI = task("nli")
-
-
-def edit(path, **fields):
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 def words_of(tokenizer):

@@ -50,33 +50,6 @@ def test_a_tie_goes_to_the_first_class():
     assert num_right(logits, torch.tensor([0, 1])).tolist() == [2, 0]
 
 
-def spans() -> tuple[torch.Tensor, torch.Tensor]:
-    """Two teachers, a window of 4 positions, gold 1..2: A right twice, B right at the end only."""
-    logits = torch.zeros(2, 1, 2, 4)
-    logits[0, 0, 0, 1] = logits[0, 0, 1, 2] = logits[1, 0, 0, 3] = logits[1, 0, 1, 2] = 5.0
-    return logits, torch.tensor([[1, 2]])
-
-
-def test_start_and_end_are_judged_independently():
-    logits, targets = spans()
-    assert num_right(logits, targets).tolist() == [[1, 2]]
-    weights = correctness(logits, targets)
-    assert_close(weights, torch.tensor([[[1.25, 1.0]], [[0.75, 1.0]]]))
-
-
-@pytest.mark.parametrize(
-    ("targets", "weights"),
-    [
-        ([1, 2], [1.25, 0.75]),
-        ([1, -100], [1.25, 0.75]),  # asked only where gold is known
-        ([-100, 2], [1.0, 1.0]),  # both are right at the end
-    ],
-)
-def test_joint_correctness_gives_both_heads_one_weight(targets, weights):
-    found = correctness(spans()[0], torch.tensor([targets]), span_correctness="joint")
-    assert_close(found, torch.tensor(weights)[:, None, None].expand(2, 1, 2))
-
-
 def test_a_weight_a_teacher_counts_for_all_trailing_axes():
     logits = torch.randn(2, 3, 2, 5)
     assert_close(combine(logits, torch.ones(2, 3)), logits.mean(0))
@@ -135,9 +108,16 @@ EVEN, SURE = [0.5, 0.5], [1 / 8, 7 / 8]
 SHARES = [[4 / 3], [2 / 3]]  # of two teachers, 2 (1 - 1/3) and 2 (1 - 2/3)
 TWICE = [[[4 / 3] * 2], [[2 / 3] * 2]]  # start and end
 JOINT = {"span_correctness": "joint"}
+# A window of 4 positions, gold 1..2: the first is right twice, the second at the end only.
+SPANS = 5.0 * torch.eye(4)[torch.tensor([[[1, 2]], [[3, 2]]])]
+RIGHT_AND_WRONG = [[[1.25] * 2], [[0.75] * 2]]
 BY_HAND = {  # rule, logits, gold, options, weights
     "right ones share all": (correct_only, teachers(2, 3), [0], {}, [[1.5], [1.5], [0.0]]),
     "nobody is right": (correct_only, teachers(0, 3), [0], {"all_wrong": "mean"}, [[1.0]] * 3),
+    "start and end": (correctness, SPANS, [[1, 2]], {}, [[[1.25, 1.0]], [[0.75, 1.0]]]),
+    "joint correctness": (correctness, SPANS, [[1, 2]], JOINT, RIGHT_AND_WRONG),
+    "where gold is known": (correctness, SPANS, [[1, -100]], JOINT, RIGHT_AND_WRONG),
+    "both right at the end": (correctness, SPANS, [[-100, 2]], JOINT, [[[1.0] * 2]] * 2),
     # Gold probabilities 1/2 and 1/4: cross-entropies ln 2 and ln 4, their softmax 1/3 and 2/3.
     "confidence": (confidence, log([EVEN], [[0.25, 0.75]]), [0], {}, SHARES),
     "gold impossible": (confidence, log([[0.0, 1.0]], [[0.0, 1.0]]), [0], {}, [[1.0]] * 2),

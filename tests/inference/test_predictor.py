@@ -24,6 +24,7 @@ from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import Predictor, Sentence, grouped, words_of
 from tests.published import TEXTS, publish
+from tests.runs import edit
 from tests.tiny_encoder import model_of_all_tasks
 
 
@@ -252,9 +253,7 @@ def test_a_limit_of_the_tokenizer_is_respected_unless_the_training_read_more(
     exported, record, expected
 ):
     directory = exported("sentiment")
-    settings = json.loads((directory / "tokenizer_config.json").read_text())
-    settings["model_max_length"] = 64
-    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    edit(directory / "tokenizer_config.json", model_max_length=64)
     if record:
         (directory / "road_ray.json").write_text(json.dumps(record))
     model = load(directory)

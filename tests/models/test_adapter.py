@@ -16,6 +16,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import merge_adapter
 from road_ray.system.files import cache_home
 from tests.published import TEXTS, publish, tokenizer_of
+from tests.runs import edit
 
 TARGETS = {"bert": ["query", "value"], "roberta": ["query", "dense"], "gpt2": ["c_attn"]}
 LABELS = ("negative", "positive")
@@ -55,10 +56,6 @@ def make_adapter(peft, place, family, labels=LABELS, seed=0, **options):
         json.dumps({"id2label": dict(enumerate(labels))})
     )
     return model.eval()
-
-
-def edit(path, **fields):
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import hugging_face_config, load_encoder
 from road_ray.models.load_weights import label_order
 from tests.published import publish
+from tests.runs import edit
 from tests.tiny_encoder import size_of
+from tests.tiny_teacher import LABELS
 
 
 def saved(kind, directory, family="electra"):
@@ -40,11 +42,11 @@ def place(tmp_path):
     return tmp_path
 
 
-def change(place, edit, **fields):
-    """The tensors changed by ``edit``, the configuration by ``fields``."""
-    path, config = place / "model.safetensors", place / "config.json"
-    save_file(edit(load_file(path)), path, metadata={"format": "pt"})
-    config.write_text(json.dumps(json.loads(config.read_text()) | fields))
+def change(place, change_tensors, **fields):
+    """The tensors changed by ``change_tensors``, the configuration by ``fields``."""
+    path = place / "model.safetensors"
+    save_file(change_tensors(load_file(path)), path, metadata={"format": "pt"})
+    edit(place / "config.json", **fields)
     return str(place)
 
 
@@ -124,16 +126,18 @@ def not_a_number(tensors):
 
 
 @pytest.mark.parametrize(
-    ("edit", "named"),
+    ("change_tensors", "named"),
     [
         (surplus, r"1 encoder weights of the files are not in the model .*distance_embedding"),
         (whole_numbers, r"word_embeddings\.weight is of dtype I8"),
         (not_a_number, r"model\.safetensors: weight .*layer\.1\.output\.dense\.weight is not fin"),
     ],
 )
-def test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration(place, edit, named):
+def test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration(
+    place, change_tensors, named
+):
     with pytest.raises(CheckpointError, match=named):
-        load_encoder(change(place, edit))
+        load_encoder(change(place, change_tensors))
 
 
 def test_load_encoder_takes_half_precision_and_ignores_surplus_and_missing_heads(place):
@@ -184,37 +188,34 @@ def test_load_stored_leaves_the_random_numbers_alone(place):
 NLI = task("nli")
 
 
-def order(*names, of=NLI, label_map=None):
-    return label_order(Path("model"), dict(enumerate(names)), of, label_map)
+NAMED = ("LABEL_0", "LABEL_1", "LABEL_2")
+EVERYWHERE = dict(zip(NAMED, ("contradiction", "entailment", "neutral"), strict=True))
+TURNED = {"model": dict(zip(NAMED, ("neutral", "entailment", "contradiction"), strict=True))}
+SNAPSHOT = "hub/models--org--nli-bert/snapshots/0a1b"
+SWAPPED = {"entailment": "contradiction", "contradiction": "entailment"}
+CASED = Task("x", Classify(("A", "a", "b")))
 
 
-def test_label_order_takes_a_dash_for_a_space_and_heads_without_labels():
-    assert order("not-entailment", "entailment", of=task("rte")) == (1, 0)
-    assert order("start", "end", of=task("mrc")) is None
+@pytest.mark.parametrize(
+    ("names", "of", "label_map", "place", "expected"),
+    [
+        (("not-entailment", "entailment"), task("rte"), None, "model", (1, 0)),  # a dash
+        (("start", "end"), task("mrc"), None, "model", None),  # a head without labels
+        (("a", "b", "A"), CASED, None, "model", (2, 0, 1)),  # that differ in case alone
+        (NAMED, NLI, EVERYWHERE | {"another": TURNED["model"]}, "model", None),
+        (NAMED, NLI, EVERYWHERE | TURNED, "model", (2, 1, 0)),  # first the map for one model
+        (NAMED, NLI, TURNED, "model", (2, 1, 0)),
+        (LABELS[1::-1] + LABELS[2:], NLI, {"org/nli": SWAPPED}, SNAPSHOT, (1, 0, 2)),
+        (LABELS[1::-1] + LABELS[2:], NLI, {"org/nli-bert": SWAPPED}, SNAPSHOT, None),
+    ],
+)
+def test_label_order_follows_names_and_maps(names, of, label_map, place, expected):
+    assert label_order(Path(place), dict(enumerate(names)), of, label_map) == expected
 
 
-def test_label_order_tells_labels_apart_that_differ_in_case_alone():
-    cased = Task("x", Classify(("A", "a", "b")))
-    assert order("a", "b", "A", of=cased) == (2, 0, 1)
+def test_labels_that_differ_in_case_alone_are_not_matched_loosely():
     with pytest.raises(CheckpointError, match="not those of task"):
-        order("a ", "b", "A", of=cased)
-
-
-def test_label_order_takes_a_map_for_one_model_before_the_map_for_all():
-    names = ("LABEL_0", "LABEL_1", "LABEL_2")
-    everywhere = dict(zip(names, ("contradiction", "entailment", "neutral"), strict=True))
-    turned = dict(zip(names, ("neutral", "entailment", "contradiction"), strict=True))
-    assert order(*names, label_map=everywhere | {"another": turned}) is None
-    assert order(*names, label_map=everywhere | {"model": turned}) == (2, 1, 0)
-    assert order(*names, label_map={"model": turned}) == (2, 1, 0)
-
-
-def test_label_order_takes_the_map_of_a_name_on_the_hub():
-    snapshot = Path("hub/models--org--nli-bert/snapshots/0a1b")
-    turned = {"entailment": "contradiction", "contradiction": "entailment"}
-    names = dict(enumerate(("entailment", "neutral", "contradiction")))
-    assert label_order(snapshot, names, NLI, {"org/nli-bert": turned}) == (0, 2, 1)
-    assert label_order(snapshot, names, NLI, {"org/nli": turned}) == (2, 0, 1)
+        label_order(Path("model"), dict(enumerate(("a ", "b", "A"))), CASED)
 
 
 @pytest.mark.parametrize("head", ["", "ForMaskedLM"])

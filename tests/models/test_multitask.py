@@ -1,7 +1,5 @@
 """Heads by task, and the way out to plain transformers and back."""
 
-import json
-
 import pytest
 import torch
 from torch.testing import assert_close
@@ -12,6 +10,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel, load_trained
 from tests.published import load_multitask
+from tests.runs import name_labels
 from tests.tiny_encoder import padded_batch, size_of, small_config
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
@@ -67,17 +66,6 @@ def config_of(family):
     return hugging_face_config(size_of(family, layers=1), 60)
 
 
-def labelled(model, directory, *names, task="nli"):
-    """The exported model of a task, its labels called so."""
-    model.export(directory, task)
-    path = directory / "config.json"
-    config = json.loads(path.read_text())
-    config["id2label"] = dict(enumerate(names))
-    config["label2id"] = {name: number for number, name in enumerate(names)}
-    path.write_text(json.dumps(config))
-    return str(directory)
-
-
 @pytest.mark.parametrize("family", ["electra", "bert"])
 def test_load_trained_puts_labels_in_another_order_into_the_order_of_the_task(
     family, batch, tmp_path
@@ -86,10 +74,11 @@ def test_load_trained_puts_labels_in_another_order_into_the_order_of_the_task(
     model = MultitaskModel(build_encoder(config_of(family)), kinds).eval()
     there = ("Contradiction ", "entailment", "NEUTRAL")
     for task in kinds:
-        place = labelled(model, tmp_path / task.name, *there, task=task.name)
+        model.export(tmp_path / task.name, task.name)
+        name_labels(tmp_path / task.name, *there)
         swapped = ("neutral", "contradiction", "entailment")
         other = Task(task.name, type(task.kind)(swapped))
-        ours = load_trained(place, other).eval()(batch | {"task": task.name})
+        ours = load_trained(str(tmp_path / task.name), other).eval()(batch | {"task": task.name})
         assert_close(ours, model(batch | {"task": task.name})[..., [2, 0, 1]])
 
 

@@ -1,6 +1,5 @@
 """Heads of a user's own, by name: export, loading by road_ray and by plain transformers."""
 
-import json
 import shutil
 import sys
 
@@ -16,6 +15,7 @@ from road_ray.inference.load_model import load
 from road_ray.models.encoder import build_encoder
 from road_ray.models.multitask import MultitaskModel, load_trained
 from tests.docs.blocks import ROOT
+from tests.runs import edit
 from tests.tiny_encoder import small_config
 from tests.tiny_teacher import WORDS, make_batch, make_teacher, make_tokenizer
 
@@ -97,9 +97,8 @@ def test_what_does_not_fit_is_told(tmp_path):
     with pytest.raises(CheckpointError, match=r"(?s)no head for task own: .*size mismatch"):
         load_trained(str(tmp_path / "own"), Task("own", Classify(("bad", "good"))))
     copy = shutil.copytree(tmp_path / "own", tmp_path / "lost")
-    config = json.loads((copy / "config.json").read_text())
     for name, error in (("no_such:Head", "No module named"), ("os:getcwd", "is <built-in")):
-        (copy / "config.json").write_text(json.dumps(config | {"road_ray_head": name}))
+        edit(copy / "config.json", road_ray_head=name)
         for loading in (load, lambda place: Teacher(place, Task("own", kind))):
             with pytest.raises(ConfigError, match=rf"(?s)head = {name}: .*{error}.*check_head"):
                 loading(copy)

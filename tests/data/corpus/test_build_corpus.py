@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF001
 
-import json
-
 import numpy as np
 import pytest
 from tokenizers import (
@@ -29,6 +27,7 @@ from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import DataError
 from road_ray.system.files import staged_beside
+from tests.runs import edit
 
 DOCUMENTS = [
     "The cat sat on the mat. It was warm! Was it red?\nThe dog ran home. " * (1 + n % 5)
@@ -242,7 +241,6 @@ def test_a_damaged_corpus_is_built_again_to_the_same_bytes(tmp_path, caplog, nam
 )
 def test_a_manifest_of_another_content_or_format_is_refused(tokenizer, tmp_path, change, message):
     build(tmp_path / "c", tokenizer)
-    file = tmp_path / "c" / "MANIFEST.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    edit(tmp_path / "c" / "MANIFEST.json", **change)
     with pytest.raises(DamagedCorpus, match=rf"MANIFEST\.json: .* {message}"):
         open_corpus(tmp_path / "c", CorpusConfig())

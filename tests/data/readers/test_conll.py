@@ -21,21 +21,35 @@ def read_conll(path, columns, labelled=False):
     return read(path, "conll", columns, "train" if labelled else "test")
 
 
-def test_iob1_becomes_iob2_and_iob2_stays():
-    assert tags("I-PER I-PER O I-ORG", "I-LOC B-LOC I-LOC") == [
-        "B-PER I-PER O B-ORG",
-        "B-LOC B-LOC I-LOC",
-    ]
-    assert tags("B-PER I-PER O B-ORG B-ORG", "O") == ["B-PER I-PER O B-ORG B-ORG", "O"]
-    assert tags("I-PER I-ORG") == ["B-PER B-ORG"]
+@pytest.mark.parametrize(
+    ("given", "iob2"),
+    [
+        ("I-PER I-PER O I-ORG | I-LOC B-LOC I-LOC", "B-PER I-PER O B-ORG | B-LOC B-LOC I-LOC"),
+        ("B-PER I-PER O B-ORG B-ORG | O", "B-PER I-PER O B-ORG B-ORG | O"),
+        ("I-PER I-ORG", "B-PER B-ORG"),
+        (  # IOBES
+            "S-PER O B-ORG I-ORG E-ORG S-ORG B-LOC E-LOC",
+            "B-PER O B-ORG I-ORG I-ORG B-ORG B-LOC I-LOC",
+        ),
+        ("U-PER U-PER B-ORG I-ORG L-ORG", "B-PER B-PER B-ORG I-ORG I-ORG"),  # BILOU
+        ("B I O B B I", "B-ENTITY I-ENTITY O B-ENTITY B-ENTITY I-ENTITY"),
+        ("I I O I", "B-ENTITY I-ENTITY O B-ENTITY"),
+    ],
+)
+def test_every_scheme_becomes_iob2(given, iob2):
+    assert tags(*given.split(" | ")) == iob2.split(" | ")
 
 
-def test_tags_that_break_iob_name_both_places():
-    message = (
-        "two schemes: f:1 word 1 opens an entity with I-PER, f:1 word 3 opens an entity with B-ORG"
-    )
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("I-PER O B-ORG", "1 opens an entity with I-PER, f:1 word 3 opens an entity with B-ORG"),
+        ("S-PER I-PER", r"(?s)f:1 word 2 opens an entity with I-PER, .*IOBES"),
+    ],
+)
+def test_tags_that_break_a_scheme_name_both_places(broken, message):
     with pytest.raises(DataError, match=message):
-        tags("I-PER O B-ORG")
+        tags(broken)
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, Columns(("words",), label="tags")])
@@ -85,14 +99,3 @@ def test_words_of_a_line_are_whole(tmp_path, line, word, tag, end):
     (sentence,) = read_conll(path, COLUMNS, labelled=True)
     assert (sentence.words, sentence.tags) == (("EU", word), ("B-ORG", tag))
     assert layout_of(path) == "conll"
-
-
-def test_iobes_bilou_and_tags_without_a_type_become_iob2():
-    assert tags("S-PER O B-ORG I-ORG E-ORG S-ORG B-LOC E-LOC") == [
-        "B-PER O B-ORG I-ORG I-ORG B-ORG B-LOC I-LOC"
-    ]
-    assert tags("U-PER U-PER B-ORG I-ORG L-ORG") == ["B-PER B-PER B-ORG I-ORG I-ORG"]
-    assert tags("B I O B B I") == ["B-ENTITY I-ENTITY O B-ENTITY B-ENTITY I-ENTITY"]
-    assert tags("I I O I") == ["B-ENTITY I-ENTITY O B-ENTITY"]
-    with pytest.raises(DataError, match=r"(?s)f:1 word 2 opens an entity with I-PER, .*IOBES"):
-        tags("S-PER I-PER")
