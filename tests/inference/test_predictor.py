@@ -211,14 +211,6 @@ def test_a_list_of_words_in_a_cell_of_a_table_is_no_text(exported):
     assert model(words="[Reuters] Ada")["words"] == ["[", "Reuters", "]", "Ada"]
 
 
-def test_a_text_without_words_has_no_tags_and_ends_nothing(exported):
-    model = load(exported("ner"))
-    rows = model([{"text": "Ada sleeps"}, {"text": "  ", "id": "x"}, {"words": []}])
-    assert rows[0] == model(text="Ada sleeps")
-    assert rows[1] == {"id": "x", "tags": [], "scores": {}, "words": [], "entities": []}
-    assert rows[2]["tags"] == []
-
-
 @pytest.mark.parametrize("option", [{"n_best": 2}, {"threshold": 0.5}])
 def test_options_of_answers_are_refused_for_a_model_of_classes(exported, option):
     with pytest.raises(ConfigError, match="has no answers in a context"):

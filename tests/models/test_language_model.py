@@ -10,7 +10,6 @@ from road_ray.models.architectures import FAMILIES
 from road_ray.models.encoder import new_discriminator, new_language_model
 from road_ray.models.language_model import (
     decoder,
-    detection_scores,
     share,
     states,
     tie,
@@ -33,16 +32,6 @@ def test_parts_make_the_whole_language_model(family, batch):
     hidden = states(model.base_model, batch["input_ids"], batch)
     assert_close(vocabulary_logits(model, hidden), model(**batch).logits)
     assert decoder(model).weight is model.get_input_embeddings().weight
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_detectors_score_every_token_after_a_trip_to_the_disk(family, batch, tmp_path):
-    model = new_discriminator(size(family), 50).eval()
-    scores = detection_scores(model, batch["input_ids"], batch)
-    assert scores.shape == (2, 9)
-    model.save_pretrained(tmp_path)
-    loaded = type(model).from_pretrained(tmp_path).eval()
-    assert_close(detection_scores(loaded, batch["input_ids"], batch), scores)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -34,17 +34,6 @@ def batch():
     return padded_batch(10, 7, 4)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [(NLI, PARAPHRASE), (SIMILARITY, MRC), (MRC, SIMILARITY), (NER, MRC)]
-)
-def test_any_task_starts_from_the_model_of_any_other(model, batch, tmp_path, first, second):
-    model.export(tmp_path / "first", first.name)
-    again = load_multitask(str(tmp_path / "first"), [second]).eval()
-    again.export(tmp_path / "second", second.name)
-    loaded = load_trained(str(tmp_path / "second"), second).eval()
-    assert_close(loaded(batch | {"task": second.name}), again(batch | {"task": second.name}))
-
-
 def test_an_encoder_without_a_head_is_not_a_trained_model(tmp_path):
     ElectraForPreTraining(CONFIG).save_pretrained(tmp_path)
     assert load_multitask(str(tmp_path), [NLI]) is not None

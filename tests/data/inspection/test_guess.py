@@ -153,14 +153,6 @@ def test_labels_of_the_dev_split_are_among_them(tmp_path):
     assert found.entry["labels"] == ["awe", "fear", "joy"]
 
 
-def test_squads_json_is_spans(world):
-    nested = world / "squad" / "train-v2.0.json"
-    made = guess(str(nested))
-    dev = str(nested.with_name("dev-v2.0.json"))
-    assert made.entry == {"kind": "span", "train": str(nested), "dev": dev}
-    assert made.source.name == "v2.0"
-
-
 @pytest.mark.parametrize(
     ("lines", "labels"),
     [
