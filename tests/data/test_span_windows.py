@@ -123,29 +123,24 @@ def test_windows_and_max_context_are_those_of_bert(letters, side, monkeypatch):
         assert marks == best
 
 
-@pytest.fixture(scope="module")
-def tokenizers():
-    return {family: tokenizer_of(family) for family in FAMILIES}
-
-
 def whole(examples, tokenizer, **limits):
     return encode(examples, dataset("squad_v1"), task("squad_v1"), tokenizer, limits)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_offsets_show_letters_without_the_space_before_them(family, tokenizers):
+def test_offsets_show_letters_without_the_space_before_them(family):
     for text in TEXTS:
-        rows = whole([SpanExample("1", "who?", text, (), "f:1")], tokenizers[family])
+        rows = whole([SpanExample("1", "who?", text, (), "f:1")], tokenizer_of(family))
         shown = [text[a:b] for a, b in rows.offsets if a >= 0]
         assert [part.strip() or part for part in shown] == shown  # a token of a space alone
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_answers_are_the_tokens_that_show_them(family, tokenizers):
+def test_answers_are_the_tokens_that_show_them(family):
     context = TEXTS[1]
     for text in ("New Zealand", "1995", "Nobody"):
         answer = Answer(text, context.index(text))
-        rows = whole([SpanExample("1", "who?", context, (answer,), "f:1")], tokenizers[family])
+        rows = whole([SpanExample("1", "who?", context, (answer,), "f:1")], tokenizer_of(family))
         first, last = (int(rows.gold[f"{end}_positions"][0]) for end in ("start", "end"))
         begin, end = rows.offsets[first][0], rows.offsets[last][1]
         assert text in context[begin:end]

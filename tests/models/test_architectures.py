@@ -70,11 +70,6 @@ def test_shared_layers_of_albert_count_once(groups, inner, distinct):
     assert of[last] == distinct
 
 
-def test_a_model_without_layers_is_refused():
-    with pytest.raises(ConfigError, match="has no list of layers"):
-        layer_list(nn.Linear(2, 2))
-
-
 @pytest.mark.parametrize("family", ["bert", "electra", "roberta", "modernbert", "distilbert"])
 def test_kept_layers_are_those_of_the_model_and_load_with_plain_transformers(family, tmp_path):
     model = encoder(family, 4).eval()
@@ -90,11 +85,10 @@ def test_kept_layers_are_those_of_the_model_and_load_with_plain_transformers(fam
         assert_close(loaded(tokens).last_hidden_state, model(tokens).last_hidden_state)
 
 
-def test_a_layer_that_only_fits_its_place_is_refused():
+def test_layers_that_are_not_there_fit_their_place_alone_or_are_shared_are_refused():
+    with pytest.raises(ConfigError, match="has no list of layers"):
+        layer_list(nn.Linear(2, 2))
     with pytest.raises(ConfigError, match="keep the first layer as the first"):
         keep_layers(encoder("modernbert", 4), (1, 3))
-
-
-def test_layers_that_are_shared_cannot_be_left_out():
     with pytest.raises(ConfigError, match="'albert' cannot be left out"):
         num_layers(encoder("albert", 2).config)

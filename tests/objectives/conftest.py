@@ -6,7 +6,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.objectives.pretraining.generator import MaskingObjective
-from tests.tiny_encoder import small_config
+from tests.tiny_encoder import padded_batch, small_config
 
 VOCAB, PAD, CLS, SEP, MASK = 60, 0, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)
@@ -61,19 +61,10 @@ def wide(batch):
 
 @pytest.fixture
 def batch():
-    """Five rows of unequal length with their noise, the second segment from the middle on."""
-    chance = torch.Generator().manual_seed(3)
-    tokens = torch.randint(5, VOCAB, (5, 24), generator=chance)
-    lengths = torch.tensor([24, 17, 9, 4, 3])
-    attention = (torch.arange(24) < lengths[:, None]).long()
-    tokens = tokens * attention
-    tokens[:, 0] = CLS
-    tokens[torch.arange(5), lengths - 1] = SEP
-    return {
-        "input_ids": tokens,
-        "attention_mask": attention,
-        "token_type_ids": (torch.arange(24) >= 8).long() * attention,
-        "noise": torch.rand(3, 5, 24, generator=chance),
-        "task": "",
-        "dataset": "corpus",
-    }
+    """Five rows of unequal length with their noise, the second segment from the sixth token on."""
+    lengths = (24, 17, 9, 4, 3)
+    made = padded_batch(*lengths)
+    made["input_ids"][:, 0] = CLS
+    made["input_ids"][torch.arange(5), torch.tensor(lengths) - 1] = SEP
+    noise = torch.rand(3, 5, 24, generator=torch.Generator().manual_seed(3))
+    return made | {"noise": noise, "task": "", "dataset": "corpus"}
