@@ -11,9 +11,10 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint_directory import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
+from road_ray.training.gradients import backward
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import Training
-from road_ray.training.worker import Worker
+from road_ray.training.worker import Worker, full_tensor
 from tests.objectives.every import config_of, objective_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))
@@ -29,6 +30,16 @@ def same(one, other):
     """Whether two objectives have the same weights to the bit."""
     ours, theirs = one.state_dict(), other.state_dict()
     return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+
+
+def gradients(objective, passes, worker=None, *, seed=7, step=0, autocast=None, **options):
+    """Those of a step by parameter, whole also where a worker holds a part, and its losses."""
+    objective.zero_grad(set_to_none=True)
+    given = [objective.prepare(batch) for batch in passes]
+    how = {"seed": seed, "step": step, "autocast": autocast} | options
+    result = backward(objective, objective, given, worker or Worker(), **how)
+    grads = {name: parameter.grad for name, parameter in objective.named_parameters()}
+    return {n: None if x is None else full_tensor(x).clone() for n, x in grads.items()}, result
 
 
 def supervised(dropout=0.1, tasks=(NLI, SIMILARITY, MRC), layers=2):

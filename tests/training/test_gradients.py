@@ -1,11 +1,8 @@
-"""Gradient of a step over passes and workers, and its guard; a worker that is alone."""
+"""Gradient of a step over passes, and its guard."""
 
 import json
-import tempfile
 import time
 from contextlib import nullcontext
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +11,8 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from road_ray.data.batching import to_device
-from road_ray.data.mixing import accumulated, draw_datasets, mixed
-from road_ray.data.task_and_dataset import Task
+from road_ray.data.mixing import accumulated
 from road_ray.errors import DivergedError, InterruptedRunError
-from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.gradients import LossGuard, backward
 from road_ray.training.loop import CollapseMonitor, StepMetrics, gradient_norms, train
@@ -25,19 +20,9 @@ from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer, clip
 from road_ray.training.worker import Worker
 from tests.objectives import every
-from tests.pair import both
 from tests.training import conftest as tiny
 
-ALONE = Worker()
-
-
-def gradients(objective, passes, worker=ALONE, wrapped=None, step=0, one_batch=False):
-    objective.zero_grad(set_to_none=True)
-    prepared = [objective.prepare(batch) for batch in passes]
-    options = {"seed": 7, "step": step, "autocast": None, "one_batch": one_batch}
-    result = backward(wrapped or objective, objective, prepared, worker, **options)
-    named = objective.named_parameters()
-    return {n: None if p.grad is None else p.grad.clone() for n, p in named}, result
+gradients = tiny.gradients
 
 
 def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes():
@@ -140,72 +125,6 @@ def test_a_row_has_means_over_steps_by_their_counts(tmp_path):
     report.add(3, results[0], [passes[0]], 0.0, time.perf_counter() - 1.0)
     report.write(3, {}, passes)
     assert report.row["train/d_nli"] == pytest.approx(float(sums[0][0] / sums[0][1]))
-
-
-def steps_of(kind, worker):
-    """Two steps of passes on this worker's share; counts differ between the workers."""
-    place = {"rank": worker.rank, "size": worker.size}
-    if kind in ("electra", "one data set"):
-        stream = tiny.stream(tiny.rows(count=21, seed=2, unlabelled=0.4), batch_size=7, **place)
-        objective = all_heads() if kind == "one data set" else tiny.electra(dropout=0.0)
-        batches = [stream[number] for number in range(4)]
-        if kind == "one data set":  # the second head has labels of its own, as QuAC's have
-            batches = [b | {"labels/second": b["labels"].clamp(max=1)} for b in batches]
-        return objective, [batches[:3], batches[3:]]
-    tasks = (tiny.NLI, tiny.SIMILARITY, tiny.MRC)
-    rows = {"count": 21, "seed": 2, "unlabelled": 0.4}
-    streams = {
-        t.name: tiny.stream(tiny.rows(t, **rows), batch_size=7, **place).since for t in tasks
-    }
-    draw = partial(draw_datasets, list(streams), 3, seed=15)
-    steps = mixed(streams, lambda step: draw(step=step))  # two heads in each step, three in all
-    return tiny.supervised(dropout=0.0), [next(steps), next(steps)]
-
-
-def all_heads():
-    second = Task("second", tiny.NLI.kind)
-    model = tiny.supervised(dropout=0.0, tasks=(tiny.NLI, second)).model
-    return Supervised(model, one_dataset=True)
-
-
-def trained(kind, worker):
-    """Gradients, loss and journal row of each step."""
-    objective, steps = steps_of(kind, worker)
-    wrapped = worker.wrap(objective, sparse=objective.sparse)
-    rows = []
-    for step, passes in enumerate(steps):
-        gradient_of, result = gradients(objective, passes, worker, wrapped, step)
-        with tempfile.TemporaryDirectory() as place:
-            report = StepMetrics(objective, tiny.training(Path(place), worker=worker), None, {})
-            report.add(step + 1, result, passes, 0.0, time.perf_counter())
-            report.write(step + 1, {}, [objective.prepare(batch) for batch in passes])
-        timed = {n for n in report.row if n.startswith("time/")} - {"time/communication_seconds"}
-        row = {name: value for name, value in report.row.items() if name not in timed}
-        rows.append((gradient_of, float(result.loss), row))
-    return rows
-
-
-def as_alone(worker, kind, expected):
-    """What each process does: the same steps on its share, and the comparison."""
-    assert steps_of(kind, worker)[0].sparse == (kind == "supervised")
-    steps = zip(trained(kind, worker), expected, strict=True)
-    for (ours, loss, row), (theirs, whole_loss, whole_row) in steps:
-        assert loss == pytest.approx(whole_loss, rel=1e-5)
-        assert row.pop("time/communication_seconds") > 0  # alone there is none
-        # An area is no sum over workers: each ranks its own tokens.
-        areas = [one.pop("train/detection_auc", 0) for one in (row, whole_row)]
-        assert areas[0] == pytest.approx(areas[1], abs=0.05)
-        assert row == pytest.approx(whole_row, rel=1e-4, abs=1e-6)
-        untouched = {name for name, gradient in theirs.items() if gradient is None}
-        assert {name for name, gradient in ours.items() if gradient is None} == untouched
-        assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["electra", "supervised", "one data set"])
-def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(kind, tmp_path):
-    expected = trained(kind, ALONE)
-    both(as_alone, tmp_path, kind, expected, timeout_seconds=60)
 
 
 META = torch.device("meta")

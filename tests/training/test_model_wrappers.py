@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModel
 
 from road_ray.data.mixing import accumulated, draw_datasets, mixed
+from road_ray.data.task_and_dataset import Task
 from road_ray.models.architectures import layer_list
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import compile_for_all_shapes
@@ -19,7 +20,6 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import OptimizerConfig
-from road_ray.training.gradients import backward
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.training.optimizer import build_optimizer
@@ -28,7 +28,6 @@ from road_ray.training.worker import (
     Worker,
     compile_encoders,
     encoders_of,
-    full_tensor,
     recompute,
     shard,
 )
@@ -39,14 +38,6 @@ from tests.training import conftest as tiny
 
 def batch(objective: Objective):
     return objective.prepare(every.batch_of("electra", objective, length=16, rows=4))
-
-
-def gradients(objective: Objective):
-    objective.train()
-    torch.manual_seed(1)
-    terms = objective(batch(objective)).terms.values()
-    sum(term.weight * term.total / term.count for term in terms).backward()
-    return {name: x.grad.clone() for name, x in objective.named_parameters() if x.grad is not None}
 
 
 def test_recomputed_layers_keep_less_for_the_backward_pass():
@@ -70,7 +61,6 @@ def test_families_that_transformers_cannot_recompute_are_recomputed(family):
     encoder = AutoModel.from_config(CONFIG_MAPPING[family](**sizes, num_hidden_layers=2))
     objective = Supervised(MultitaskModel(encoder, [tiny.NLI]))
     straight = sharded_gradients(objective, ALONE)
-    objective.zero_grad()
     recompute(objective)
     runs = []
     layer_list(encoder)[0].attention.register_forward_hook(lambda *_: runs.append(1))
@@ -105,7 +95,9 @@ def test_compiled_encoders_give_the_same_gradients_under_the_same_names(kind, la
     straight, compiled = (every.objective_of(kind, dropout=0.0, layers=layers) for _ in range(2))
     compile_encoders(compiled, backend="aot_eager")
     assert compiled.state_dict().keys() == straight.state_dict().keys()
-    assert_close(gradients(compiled), gradients(straight), rtol=1e-5, atol=1e-6)
+    passes = [every.batch_of("electra", straight, length=16, rows=4)]
+    ours, theirs = (tiny.gradients(one.train(), passes)[0] for one in (compiled, straight))
+    assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 class OneLayer(torch.nn.Linear):
@@ -151,27 +143,31 @@ def test_encoders_as_a_training_compiles_them_have_one_graph_each(name, tmp_path
 
 
 ALONE = Worker()
-STEPS = 4
+STEPS, JOURNAL = 4, "metrics.jsonl"
 NOISE = {"rtol": 1e-4, "atol": 1e-5}  # as for two workers that hold everything
 CASES = {  # the norms are about 10: gradients are cut
     "recomputed": {"rates": {"max_grad_norm": 0.5}, "activation_checkpointing": True},
     "lamb": {"rates": {"name": "lamb", "peak_lr": 0.1}},
     "other heads": {"rates": {"layer_decay": 0.8, "max_grad_norm": 0.5}},
+    "one data set": {"rates": {"max_grad_norm": 0.5}},
 }
 
 
 def steps_of(objective, worker, stop=None):
-    """Two passes a step of pre-training, or of tasks so that heads are untouched in some steps."""
+    """Two passes a step of one data set, or of tasks so that heads are untouched in some steps;
+    counts differ between the workers.
+    """
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
-    if isinstance(objective, Electra):
-        stream = tiny.stream(tiny.rows(), **place)
+    if not objective.sparse:
+        stream = tiny.stream(tiny.rows(unlabelled=0.4), **place)
     else:
         tasks = [tiny.NLI, tiny.SIMILARITY, tiny.MRC][: len(objective.model.tasks)]
         streams = {t.name: tiny.stream(tiny.rows(t, unlabelled=0.4), **place).since for t in tasks}
 
     def steps(start):
-        if isinstance(objective, Electra):
-            drawn = accumulated(stream.since(2 * start), 2)
+        if not objective.sparse:  # a second head has labels of its own, as QuAC's have
+            batches = (b | {"labels/second": b["labels"] % 2} for b in stream.since(2 * start))
+            drawn = accumulated(batches, 2)
         else:
             draw = partial(draw_datasets, list(streams), 2)
             drawn = mixed(streams, lambda step: draw(seed=15, step=step), start=start)
@@ -194,7 +190,7 @@ def run(directory, worker=ALONE, objective=None, *, stop=None, **options):
 def rows_without_times(directory):
     """The journal without what a clock says; an area is no sum over workers."""
     left_out = ("time/", "train/detection_auc")
-    rows = read_rows(directory / "metrics.jsonl")
+    rows = read_rows(directory / JOURNAL)
     return [{n: v for n, v in row.items() if not n.startswith(left_out)} for row in rows]
 
 
@@ -204,6 +200,9 @@ def last_checkpoint(directory):
 
 
 def begun(name):
+    if name == "one data set":
+        tasks = (tiny.NLI, Task("second", tiny.NLI.kind))
+        return Supervised(tiny.supervised(0.0, tasks).model, one_dataset=True)
     return tiny.supervised(0.0) if name == "other heads" else tiny.electra(0.0)
 
 
@@ -233,8 +232,10 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tmp_path):
         for row, one, other in zip(*journals, strict=True):
             assert row == pytest.approx(one, rel=1e-3, abs=1e-5), name
             assert row == pytest.approx(other, rel=1e-4, abs=1e-6), name
-            assert ("train/grad_norm_generator" in row) == (name != "other heads")
+            assert ("train/grad_norm_generator" in row) == (name in ("recomputed", "lamb"))
             assert name == "lamb" or one["train/grad_norm"] > 0.5
+        spent = [r.get("time/communication_seconds", 0) for r in read_rows(replicas / JOURNAL)]
+        assert min(spent) > 0
         groups = [state_of(last_checkpoint(d))["optimizer"] for d in (parts, alone)]
         assert groups[0] == groups[1]
 
@@ -283,10 +284,7 @@ def state_of(checkpoint):
 def sharded_gradients(objective, worker, autocast=None):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
     passes = [tiny.stream(tiny.rows(tiny.NLI, count=21), **place)[0] | {"fraction": torch.ones(1)}]
-    backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=autocast)
-    return {
-        n: None if p.grad is None else full_tensor(p.grad) for n, p in objective.named_parameters()
-    }
+    return tiny.gradients(objective.train(), passes, worker, autocast=autocast)[0]
 
 
 def held(worker):
