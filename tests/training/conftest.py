@@ -1,5 +1,8 @@
 """Tiny objectives, rows and runs for the loop."""
 
+import os
+import signal
+
 import numpy as np
 import torch
 from transformers import ElectraModel
@@ -15,6 +18,7 @@ from road_ray.training.gradients import backward
 from road_ray.training.monitoring.metrics_journal import Journal
 from road_ray.training.run_context import Training
 from road_ray.training.worker import Worker, full_tensor
+from tests.object_store import server  # noqa: F401
 from tests.objectives.every import config_of, objective_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))
@@ -77,6 +81,20 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
 def stream(features, *, batch_size=8, rank=0, size=1, noise_channels=NOISE_CHANNELS):
     share = {"rank": rank, "size": size, "noise_channels": noise_channels}
     return BatchStream(features, batch_size, seed=5, pad_id=0, **share)
+
+
+def halted(steps, at, error=None):
+    """The same passes, with this error or SIGTERM while those of step ``at`` are drawn."""
+
+    def from_step(start):
+        for number, passes in enumerate(steps(start), start):
+            if number == at:
+                if error:
+                    raise error
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield passes
+
+    return from_step
 
 
 def training(directory, **options):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from pyarrow import fs
 from safetensors.torch import save_file
 
 from road_ray.data.mixing import accumulated
@@ -26,7 +25,6 @@ from road_ray.training.checkpoint_directory import (
 )
 from road_ray.training.loop import train
 from road_ray.training.monitoring.metrics_journal import read_rows
-from tests.object_store import object_store
 from tests.runs import python
 from tests.training import conftest as tiny
 
@@ -237,17 +235,10 @@ def test_a_read_only_file_system_is_refused_at_the_start(small_disk):
         Checkpoints(disk).prepare()
 
 
-@pytest.fixture(scope="module")
-def server():
-    """``host:port`` of an S3-compatible server with a bucket ``runs``, and its file system."""
-    with object_store("runs") as host:
-        yield host, fs.S3FileSystem(endpoint_override=host, scheme="http", region="us-east-1")
-
-
 @pytest.fixture
 def url(server, request):
     name = request.node.name.replace("[", "-").strip("]")
-    return f"s3://runs/{name}?endpoint_override={server[0]}&scheme=http&region=us-east-1"
+    return f"s3://texts/{name}?endpoint_override={server}&scheme=http&region=us-east-1"
 
 
 def committed(root, steps):
@@ -268,11 +259,11 @@ def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path)
     assert [path.name for path in (tmp_path / "two").iterdir()] == ["step-00000003"]
 
 
-def test_a_copy_that_was_cut_short_or_damaged_is_passed_over(url, server, tmp_path, caplog):
-    mirror, files = RemoteCopy(url, keep=9), server[1]
+def test_a_copy_that_was_cut_short_or_damaged_is_passed_over(url, tmp_path, caplog):
+    mirror = RemoteCopy(url, keep=9)
     for directory in committed(tmp_path / "one", (1, 2, 3))[1:]:
         mirror.push(directory)
-    base = mirror._base
+    files, base = mirror._files, mirror._base
     (tmp_path / "two").mkdir()
     files.delete_file(f"{base}/step-00000003/{MANIFEST}")
     with files.open_output_stream(f"{base}/step-00000002/state.json") as sink:

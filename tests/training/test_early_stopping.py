@@ -1,11 +1,9 @@
 """Patience: when a training ends before its last step, with which weights, and after a resume."""
 
-import os
-import signal
+from copy import deepcopy
 from functools import partial
 
 import pytest
-import torch
 
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.training.config import EarlyStoppingConfig
@@ -19,47 +17,38 @@ from tests.training import conftest as tiny
 SCORES = {2: 50.0, 4: 70.0, 6: 70.0, 8: 60.0, 10: 90.0, 12: 95.0}  # by the steps of the looks
 
 
-def run(directory, *, kill_at=None, crash_at=None, scores=SCORES, **options):
-    """A training whose looks find ``scores``; its objective and the weights at every look."""
+def run(directory, *, halt_at=None, error=None, scores=SCORES, **options):
+    """A training whose looks find ``scores``; its objective, and what it was at every look."""
     objective, seen = tiny.supervised(), {}
     stream = tiny.stream(tiny.rows())
 
     def evaluate():
-        step = taken[0]
-        weights = {k: v.clone() for k, v in objective.state_dict().items()}
-        seen[step] = weights
-        return {"eval/d/accuracy": scores[step], "eval/d/total": 1e6}
+        seen[taken[0]] = deepcopy(objective)
+        return {"eval/d/accuracy": scores[taken[0]], "eval/d/total": 1e6}
 
     taken = [0]
 
     def steps(start):
         for number in range(start, 1000):
             taken[0] = number + 1
-            if number == kill_at:
-                os.kill(os.getpid(), signal.SIGTERM)
-            if number == crash_at:
-                raise RuntimeError("gone")
             yield [stream[number]]
 
     patience = options.pop("patience", None)
     chosen = {"evaluate_every_steps": 2, "steps": 12} | options
     chosen["early_stopping"] = EarlyStoppingConfig(patience=patience)
-    train(objective, steps, tiny.training(directory, evaluate=evaluate, **chosen))
+    made = tiny.training(directory, evaluate=evaluate, **chosen)
+    train(objective, tiny.halted(steps, halt_at, error), made)
     return objective, seen
-
-
-def same(ours, theirs):
-    return all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_it_ends_after_so_many_looks_without_a_better_one(tmp_path):
     objective, seen = run(tmp_path / "longer", patience=3)
     assert list(seen) == [2, 4, 6, 8, 10, 12]  # the last step is looked at too
-    assert same(objective.state_dict(), seen[12])
+    assert tiny.same(objective, seen[12])
     objective, seen = run(tmp_path, patience=2)
     assert list(seen) == [2, 4, 6, 8]  # 70 is not better than 70
-    assert same(objective.state_dict(), seen[4])
-    assert not same(objective.state_dict(), seen[8])
+    assert tiny.same(objective, seen[4])
+    assert not tiny.same(objective, seen[8])
     (event,) = [e for e in read_rows(tmp_path / "events.jsonl") if e["kind"] == "stopped_early"]
     assert (event["step"], event["best_step"]) == (8, 4)
     assert (tmp_path / "checkpoints" / "step-00000008").is_dir()
@@ -68,22 +57,22 @@ def test_it_ends_after_so_many_looks_without_a_better_one(tmp_path):
 def test_without_patience_the_last_weights_stay(tmp_path):
     objective, seen = run(tmp_path, steps=7)
     assert list(seen) == [2, 4, 6]
-    assert not same(objective.state_dict(), seen[4])
+    assert not tiny.same(objective, seen[4])
     assert not [*tmp_path.rglob("best.safetensors")]
 
 
-@pytest.mark.parametrize("kill_at", [2, 4, 6])
-def test_a_resumed_run_is_as_patient(tmp_path, kill_at):
+@pytest.mark.parametrize("halt_at", [2, 4, 6])
+def test_a_resumed_run_is_as_patient(tmp_path, halt_at):
     objective, _ = run(tmp_path / "straight", patience=2)
     with pytest.raises(InterruptedRunError):
-        run(tmp_path / "stopped", patience=2, kill_at=kill_at)
+        run(tmp_path / "stopped", patience=2, halt_at=halt_at)
     resumed, _ = run(tmp_path / "stopped", patience=2)
-    assert same(resumed.state_dict(), objective.state_dict())
+    assert tiny.same(resumed, objective)
     # Ended already: nothing is trained any more, and the best weights are there again.
     (tmp_path / "stopped" / "metrics.jsonl").unlink()
     again, seen = run(tmp_path / "stopped", patience=2, context=(context := RunContext()))
     assert (seen, context.step) == ({}, 8)
-    assert same(again.state_dict(), objective.state_dict())
+    assert tiny.same(again, objective)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +85,10 @@ def test_a_resumed_run_is_as_patient(tmp_path, kill_at):
 def test_weights_of_a_look_that_was_lost_are_not_the_best(tmp_path, later, scores):
     first = {"scores": {2: 50.0, 4: 60.0, 6: 70.0}, "save_every_steps": 4}
     with pytest.raises(RuntimeError, match="gone"):
-        run(tmp_path, crash_at=7, patience=2, **first)
+        run(tmp_path, halt_at=7, error=RuntimeError("gone"), patience=2, **first)
     _, seen = run(tmp_path / "straight", patience=1, scores={2: 50.0, 4: 60.0, 6: 55.0})
     resumed, _ = run(tmp_path, scores=scores, **later)
-    assert same(resumed.state_dict(), seen[4])
+    assert tiny.same(resumed, seen[4])
 
 
 def test_quality_is_the_mean_of_the_principal_metrics_or_what_is_watched():

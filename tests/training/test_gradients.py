@@ -245,13 +245,7 @@ def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tmp_path, ca
 
 def stopped_and_resumed(place, at):
     """As ``learned``, of a run that is stopped before ``AT`` and goes on."""
-
-    def broken(start):
-        for step, passes in enumerate(jumping(at)(start), start):
-            if step == AT:
-                raise InterruptedRunError("gone")
-            yield passes
-
+    broken = tiny.halted(jumping(at), AT)
     with pytest.raises(InterruptedRunError):
         learned(place, steps=broken, save_every_steps=AT)
     return learned(place, at, save_every_steps=AT)

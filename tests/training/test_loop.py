@@ -1,8 +1,5 @@
 """The loop: resuming, stopping, diverging and refusing."""
 
-import json
-import os
-import signal
 from functools import partial
 
 import pytest
@@ -54,18 +51,6 @@ def run(kind, directory, *, steps=None, **options):
     return objective
 
 
-def interrupting(steps, at):
-    """The same passes, with SIGTERM while those of step ``at`` are drawn."""
-
-    def from_step(start):
-        for number, passes in enumerate(steps(start), start):
-            if number == at:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield passes
-
-    return from_step
-
-
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
     """The uninterrupted run of each kind, made once."""
@@ -87,7 +72,7 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, k
     with pytest.raises(
         InterruptedRunError, match=rf"(?s)after step {stop_at + 1} of {STEPS}.*step-0000000"
     ) as caught:
-        run(kind, tmp_path, steps=interrupting(KINDS[kind][1](), stop_at))
+        run(kind, tmp_path, steps=tiny.halted(KINDS[kind][1](), stop_at))
     assert caught.value.exit_code == 6
     torch.manual_seed(12345)
     resumed = run(kind, tmp_path)
@@ -102,16 +87,6 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, k
     for row, other in zip(ours, theirs, strict=True):
         keep = {name for name in row if not name.startswith("time/")}
         assert {n: row[n] for n in keep} == {n: other[n] for n in keep}
-
-
-def test_the_checkpoint_holds_every_tensor_once_and_the_export(tmp_path):
-    run("supervised", tmp_path)
-    directory = tmp_path / "checkpoints" / f"step-{STEPS:08d}"
-    assert (directory / "hf" / "config.json").is_file()
-    state = json.loads((directory / "state.json").read_text())
-    assert (state["step"], state["seed"], state["identity"]) == (STEPS, 7, {"data": "abc"})
-    parameters = sum(p.numel() * 4 for p in tiny.supervised().parameters())
-    assert (directory / "model.safetensors").stat().st_size < 1.2 * parameters
 
 
 def test_a_changed_identity_is_refused_and_nothing_is_lost(tmp_path):

@@ -153,7 +153,7 @@ CASES = {  # the norms are about 10: gradients are cut
 }
 
 
-def steps_of(objective, worker, stop=None):
+def steps_of(objective, worker):
     """Two passes a step of one data set, or of tasks so that heads are untouched in some steps;
     counts differ between the workers.
     """
@@ -167,14 +167,9 @@ def steps_of(objective, worker, stop=None):
     def steps(start):
         if not objective.sparse:  # a second head has labels of its own, as QuAC's have
             batches = (b | {"labels/second": b["labels"] % 2} for b in stream.since(2 * start))
-            drawn = accumulated(batches, 2)
-        else:
-            draw = partial(draw_datasets, list(streams), 2)
-            drawn = mixed(streams, lambda step: draw(seed=15, step=step), start=start)
-        for number, passes in enumerate(drawn, start):
-            if number == stop:
-                raise OSError("killed")
-            yield passes
+            return accumulated(batches, 2)
+        draw = partial(draw_datasets, list(streams), 2)
+        return mixed(streams, lambda step: draw(seed=15, step=step), start=start)
 
     return steps
 
@@ -183,7 +178,8 @@ def run(directory, worker=ALONE, objective=None, *, stop=None, **options):
     """The objective after four steps, or killed in one of them."""
     objective = objective or tiny.electra(dropout=0.0)
     chosen = {"steps": STEPS, "precision": "fp32", "worker": worker} | options
-    train(objective, steps_of(objective, worker, stop), tiny.training(directory, **chosen))
+    steps = tiny.halted(steps_of(objective, worker), stop, OSError("killed"))
+    train(objective, steps, tiny.training(directory, **chosen))
     return objective
 
 
