@@ -40,14 +40,6 @@ def test_windows_are_those_of_the_training_unless_they_are_named(attempt, span_r
             assert told["null_odds"] == pytest.approx(odds[example.id], abs=1e-4)
 
 
-def test_missing_files_are_named_before_the_first_evaluation(attempt, span_run, tmp_path):
-    attempt(span_run.hf_dir, "squad_v2", "squad_v1", more=("data.split=test",)).refused(
-        2, "data set 'squad_v2' has no test split"
-    )
-    attempt(span_run.hf_dir, "squad_v2", "triviaqa").refused(3, "no files of triviaqa (dev) below")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_threshold_is_tuned_on_the_named_set_and_used_on_all(attempt, span_run):
     more = (*SPANS, "tune_threshold_on=squad_v2")
     figures = json.loads(attempt(span_run.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]
@@ -77,20 +69,26 @@ def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teac
     assert set(output.values()) <= {"negative", "positive"}
 
 
+TEST, TUNED = ("data.split=test",), ("tune_threshold_on=squad_v2",)
+
+
 @pytest.mark.parametrize(
-    ("init", "names", "code", "message"),
+    ("init", "names", "more", "code", "message"),
     [
-        (None, ("sst3",), 2, "did you mean 'sst2'"),
-        (None, ("sst2",), 4, "holds no head for task sentiment"),
-        (None, ("newsqa", "tune"), 2, "tune_threshold_on"),
-        ("", ("sst2",), 2, "init is not given"),
-        ("nowhere.json", ("sst2",), 2, "init = nowhere.json"),
+        (None, ("sst3",), (), 2, "did you mean 'sst2'"),
+        (None, ("sst2",), (), 4, "holds no head for task sentiment"),
+        (None, ("newsqa",), TUNED, 2, "tune_threshold_on"),
+        (None, ("squad_v2", "squad_v1"), TEST, 2, "data set 'squad_v2' has no test split"),
+        (None, ("squad_v2", "triviaqa"), (), 3, "no files of triviaqa (dev) below"),
+        ("", ("sst2",), (), 2, "init is not given"),
+        ("nowhere.json", ("sst2",), (), 2, "init = nowhere.json"),
     ],
 )
-def test_what_cannot_be_judged_is_said(attempt, span_run, init, names, code, message):
-    more = ("tune_threshold_on=squad_v2",) if "tune" in names else ()
-    names = [name for name in names if name != "tune"]
+def test_what_cannot_be_judged_is_said_before_the_first_evaluation(
+    attempt, span_run, tmp_path, init, names, more, code, message
+):
     attempt(span_run.hf_dir if init is None else init, *names, more=more).refused(code, message)
+    assert not (tmp_path / "run" / "predictions").exists()
 
 
 @pytest.mark.parametrize("what", ["teachers.json", "teacher-1", "teacher-1/hf"])
@@ -108,6 +106,12 @@ def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
     assert figures == {name: of_run[name] for name in figures}
 
 
+@pytest.fixture
+def model(teachers, tmp_path):
+    """A copy of a fine-tuned model that a test may change."""
+    return shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "model")
+
+
 def accept_changes(model):
     """Delete the hashes of its files that a model is recorded with."""
     output = json.loads((model / "road_ray.json").read_text())
@@ -123,9 +127,8 @@ def contents(directory):
 
 
 def test_evaluate_that_fails_keeps_the_earlier_result(road, world, span_run, tmp_path, caplog):
-    root, model = tmp_path / "world", tmp_path / "model"
-    shutil.copytree(world, root)
-    shutil.copytree(span_run.hf_dir, model)
+    root = shutil.copytree(world, tmp_path / "world")
+    model = shutil.copytree(span_run.hf_dir, tmp_path / "model")
     accept_changes(model)
     command = ["evaluate", f"init={model}", f"data.root={root}", *SPANS]
     command += ["data.datasets=[squad_v2,newsqa]", "--run-dir", tmp_path / "run", "--json"]
@@ -158,11 +161,9 @@ def test_evaluate_gives_each_model_and_split_a_directory(
 
 @pytest.mark.parametrize("name", ["dev.tsv", "model.safetensors"])
 def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
-    road, world, teachers, tmp_path, name, caplog
+    road, world, teachers, model, tmp_path, name, caplog
 ):
-    root, model = tmp_path / "world", tmp_path / "model"
-    shutil.copytree(world, root)
-    shutil.copytree(teachers.directory / "teacher-0" / "hf", model)
+    root = shutil.copytree(world, tmp_path / "world")
     accept_changes(model)
     words = (f"init={model}", f"data.root={root}", "--run-dir", tmp_path / "run", "--json")
     first = road("evaluate", *words)
@@ -184,12 +185,6 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     caplog.clear()
     assert road("evaluate", *words).out == second.out
     assert "run again" not in caplog.text
-
-
-@pytest.fixture
-def model(teachers, tmp_path):
-    """A copy of a fine-tuned model that a test may change."""
-    return shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "model")
 
 
 def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model, tmp_path):

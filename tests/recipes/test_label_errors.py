@@ -15,10 +15,11 @@ from road_ray.data.catalog import dataset, task
 from road_ray.data.examples import TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.data.training_rows import FIELDS, corrected, fold_of
+from road_ray.data.training_rows import corrected, fold_of
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.label_errors import find_label_errors, find_label_set_errors, label_errors
 from road_ray.recipes.train.config import FinetuneConfig
+from tests.row_files import write_rows
 from tests.runs import plain_logits
 
 pytestmark = pytest.mark.trained
@@ -33,14 +34,6 @@ def train_split(overrides, **more):
     config = load(FinetuneConfig, overrides=overrides | more)
     tokenizer = load_tokenizer(config.init + "/hf")
     return load_split(config.data.dataset, "train", config.data, tokenizer)
-
-
-def write(path, rows):
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
-    return str(path)
 
 
 def test_each_row_is_ranked_once_by_teachers_that_have_not_seen_it(ranked, folded, sentiment):
@@ -78,7 +71,7 @@ def test_corrections_drop_and_relabel_training_rows_only(ranked, sentiment, tmp_
     other = {"positive": "negative", "negative": "positive"}[relabel["label"]]
     rows = [drop | {"correction": "drop"}, relabel | {"correction": other}]
     rows.append(ranked[-3] | {"correction": ""})
-    path = write(tmp_path / "errors.csv", rows)
+    path = write_rows(tmp_path / "errors.csv", rows)
     changed = train_split(sentiment, **{"data.corrections": path}).examples
     dropped = [e for e in examples if e.texts == (drop["text"],)]
     assert len(changed) == len(examples) - len(dropped) < len(examples)
@@ -97,7 +90,7 @@ def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
             r"csv:2 label='positiv', allowed: negative, po",
         ),
     ):
-        path = write(tmp_path / "errors.csv", [faulty])
+        path = write_rows(tmp_path / "errors.csv", [faulty])
         with pytest.raises(DataError, match=words):
             train_split(sentiment, **{"data.corrections": path})
     (tmp_path / "errors.csv").write_text("a,b\n1,2\n")
@@ -147,14 +140,14 @@ def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypa
     assert [row["text"] for row in rows if row["correction"]] == ["film 3"]
     assert sorted(json.loads(rows[0]["correction"])) == turned
     rows[1] |= {"correction": "drop"}
-    corrections = {"data.corrections": write(tmp_path / "errors.csv", rows)}
+    corrections = {"data.corrections": write_rows(tmp_path / "errors.csv", rows)}
     split = train_split(own, **corrections)
     texts = [example.texts[0] for example in split.examples]
     marks = dict(zip(texts, split.features.gold["labels"], strict=True))
     assert rows[1]["text"] not in marks
     assert len(marks) == 23
     assert marks["film 3"].tolist() == [int(label in turned) for label in entry["labels"]]
-    write(tmp_path / "errors.csv", [rows[0] | {"correction": '["joi"]'}])
+    write_rows(tmp_path / "errors.csv", [rows[0] | {"correction": '["joi"]'}])
     with pytest.raises(DataError, match=r"errors.csv:2 label='joi', allowed: joy, Angst"):
         train_split(own, **corrections)
 

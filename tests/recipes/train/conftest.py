@@ -1,6 +1,7 @@
 """Files of answers, students that learn from them, and what their answers become."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 
@@ -51,18 +52,31 @@ def spied(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def answered(sentiment, tmp_path_factory):
-    """``answered(rows)``: the answers of a file of these rows as the only teacher."""
+def opened(sentiment, tmp_path_factory):
+    """``opened(path, changes)``: teachers of which a file is the only one, its answers read; rows
+    and tokenizer of a student.
+    """
     place = tmp_path_factory.mktemp("answers")
 
-    def check(rows: list[dict[str, object]], **changes: object) -> dict[tuple[str, ...], object]:
-        path = write_rows(place / "answers.jsonl", rows)
-        keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run"), **changes}
-        config = configure("distill", overrides=sentiment | keys)
-        name = config.data.dataset
+    def find(path, changes):
+        keys = {"distillation.teachers": [str(path)], "run_dir": str(place / "run")}
+        config = configure("distill", overrides=sentiment | keys | changes)
+        name, tokenizer = config.data.dataset, student_tokenizer(config)
         teachers = find_teachers(config)[name]
-        split = read(config, name, "train", student_tokenizer(config))
-        (answers,) = read_files(teachers, split)
+        split = read(config, name, "train", tokenizer)
+        return replace(teachers, answers=read_files(teachers, split)), split, tokenizer, config
+
+    return find
+
+
+@pytest.fixture(scope="module")
+def answered(opened, tmp_path_factory):
+    """``answered(rows)``: the answers of a file of these rows as the only teacher."""
+    path = tmp_path_factory.mktemp("answers") / "answers.jsonl"
+
+    def check(rows: list[dict[str, object]], **changes: object) -> dict[tuple[str, ...], object]:
+        teachers, split, *_ = opened(write_rows(path, rows), changes)
+        (answers,) = teachers.answers
         found = zip(split.examples, answers.to_pylist(), strict=True)
         return {row.texts: logits for row, logits in found if logits is not None}
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,12 +13,7 @@ from road_ray.data.load_split import row_features
 from road_ray.errors import RoadError
 from road_ray.inference.load_model import load
 from road_ray.inference.predict_file import predict_file
-from road_ray.recipes.train.answer_files import read_files
-from road_ray.recipes.train.find_teachers import find_teachers
-from road_ray.recipes.train.mixture import read
-from road_ray.recipes.train.prepare import student_tokenizer
 from road_ray.training.worker import Worker
-from road_ray.verbs import configure
 from tests.conftest import SPANS
 from tests.row_files import write_rows
 from tests.runs import weights
@@ -53,16 +47,11 @@ def asked(world):
 
 
 @pytest.fixture
-def teach(sentiment, tmp_path):
-    """``teach(path, changes)``: teachers, split and batches of a student, with the file read."""
+def teach(opened):
+    """``teach(path, changes)``: a teacher that is a file; rows of a student and their features."""
 
-    def opened(path, changes):
-        keys = {"distillation.teachers": [str(path)], "run_dir": str(tmp_path / "run")}
-        config = configure("distill", overrides=sentiment | keys | changes)
-        name, tokenizer = config.data.dataset, student_tokenizer(config)
-        teachers = find_teachers(config)[name]
-        split = read(config, name, "train", tokenizer)
-        teachers = replace(teachers, answers=read_files(teachers, split))
+    def ask(path, changes):
+        teachers, split, tokenizer, config = opened(path, changes)
         given = {"worker": Worker.alone(), "on_event": lambda *_, **__: None}
         ensemble = teachers.open(split, None, **given)
         width = int(split.features.lengths.max())
@@ -73,7 +62,7 @@ def teach(sentiment, tmp_path):
 
         return answer, split, row_features(split, tokenizer, config.data)
 
-    return opened
+    return ask
 
 
 def per_word(split, answers):
