@@ -18,9 +18,7 @@ from road_ray.distillation.annotate import annotate
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import rounded
 from road_ray.distillation.teacher import TeacherOptions
-from road_ray.distributed.teachers import (
-    start_teachers,
-)
+from road_ray.distributed.teachers import start_teachers
 from road_ray.errors import CheckpointError, ClusterError, RoadError
 from tests.cluster import alive, until
 from tests.tiny_teacher import LABELS, make_batch, make_teacher

@@ -7,6 +7,7 @@ import hashlib
 import json
 import socket
 import threading
+from functools import cache
 
 import httpx
 import pytest
@@ -40,18 +41,13 @@ HEADS = {
 
 @pytest.fixture(scope="module")
 def predictor_of(tmp_path_factory):
-    made = {}
-
+    @cache
     def get(name):
-        if name not in made:
-            head, labels, _ = HEADS[name]
-            options = {"problem_type": "multi_label_classification"} if name == "multi" else {}
-            place = tmp_path_factory.mktemp(name)
-            directory = publish(place, "electra", head, labels=labels, **options)
-            made[name] = load(directory)
-        return made[name]
+        head, labels, _ = HEADS[name]
+        options = {"problem_type": "multi_label_classification"} if name == "multi" else {}
+        place = tmp_path_factory.mktemp(name)
+        return load(publish(place, "electra", head, labels=labels, **options))
 
-    get.made = made
     return get
 
 
@@ -285,54 +281,45 @@ def request(*lengths):
     return [(f"[{number}]", {"text": "x" * length}) for number, length in enumerate(lengths)]
 
 
-async def behind_a_pass(model, queue, requests):
-    """Send requests while the model is busy with another; return their answers."""
-    model.free.clear()
-    first = asyncio.create_task(queue.predict(request(1)))
-    while not model.batches:
-        await asyncio.sleep(0.001)
-    waiting = [asyncio.create_task(queue.predict(one)) for one in requests]
-    await asyncio.sleep(0)
-    model.free.set()
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    await first
-    return answers
+def answers(model, requests, *, max_rows, gone=()):
+    """Of requests that are sent while the model is busy with another; those ``gone`` are given up
+    by their clients meanwhile.
+    """
 
-
-def test_requests_share_the_next_pass_which_is_bounded_and_none_is_split(model):
-    queue = RowQueue(model, max_rows=3)
-    requests = [request(5), request(7, 9), request(6), request(*[1] * 5), request(1)]
-    answers = asyncio.run(behind_a_pass(model, queue, requests))
-    assert answers[:3] == [[{"length": 5}], [{"length": 7}, {"length": 9}], [{"length": 6}]]
-    assert [len(batch) for batch in model.batches] == [1, 3, 1, 5, 1]
-
-
-def test_a_faulty_request_fails_alone(model):
-    queue = RowQueue(model, max_rows=8)
-    requests = [request(4), [("row", {"text": "bad"})], request(2)]
-    answers = asyncio.run(behind_a_pass(model, queue, requests))
-    assert (answers[0], answers[2]) == ([{"length": 4}], [{"length": 2}])
-    assert isinstance(answers[1], DataError)
-
-
-def test_a_client_that_has_gone_costs_no_pass(model):
-    async def cancelled():
-        queue = RowQueue(model, max_rows=1)
+    async def behind_a_pass():
+        queue = RowQueue(model, max_rows=max_rows)
         model.free.clear()
         first = asyncio.create_task(queue.predict(request(1)))
         while not model.batches:
             await asyncio.sleep(0.001)
-        gone, last, also_gone = (
-            asyncio.create_task(queue.predict(request(length))) for length in (2, 3, 4)
-        )
+        waiting = [asyncio.create_task(queue.predict(one)) for one in requests]
         await asyncio.sleep(0)
-        gone.cancel()
-        also_gone.cancel()
+        for number in gone:
+            waiting[number].cancel()
         await asyncio.sleep(0)
         model.free.set()
-        await asyncio.gather(first, last)
+        await first
+        return await asyncio.gather(*waiting, return_exceptions=True)
 
-    asyncio.run(cancelled())
+    return asyncio.run(behind_a_pass())
+
+
+def test_requests_share_the_next_pass_which_is_bounded_and_none_is_split(model):
+    requests = [request(5), request(7, 9), request(6), request(*[1] * 5), request(1)]
+    found = answers(model, requests, max_rows=3)
+    assert found[:3] == [[{"length": 5}], [{"length": 7}, {"length": 9}], [{"length": 6}]]
+    assert [len(batch) for batch in model.batches] == [1, 3, 1, 5, 1]
+
+
+def test_a_faulty_request_fails_alone(model):
+    requests = [request(4), [("row", {"text": "bad"})], request(2)]
+    good, bad, last = answers(model, requests, max_rows=8)
+    assert (good, last) == ([{"length": 4}], [{"length": 2}])
+    assert isinstance(bad, DataError)
+
+
+def test_a_client_that_has_gone_costs_no_pass(model):
+    answers(model, [request(2), request(3), request(4)], max_rows=1, gone=(0, 2))
     assert model.batches == [[1], [3]]
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,19 +48,6 @@ def report(config, worker, context, *extra):
     return {"rank": worker.rank, "size": worker.size, "extra": sum(extra)}
 
 
-def journalled(worker, context):
-    """Each worker writes rows; only the main process answers."""
-    with Journal(
-        Path("rows", str(worker.rank)),
-        console="quiet",
-        enabled=worker.rank == 0,
-        trackers={"rows": lambda: Tracker(lambda *row: context.on_row(row[0], 3, row[1]))},
-    ) as journal:
-        for step in (1, 2, 3):
-            journal.write(step, {"m": step / 2})
-    return {}
-
-
 class Slow:
     """Answers late."""
 
@@ -77,10 +65,6 @@ def wait_for(slow, context):
     return start, time.time()
 
 
-def fail(*_):
-    raise DivergedError("step 7: loss nan\n  kept: step 6")
-
-
 def fall_once(number, config, worker, context):
     """Rank 1 sends itself a signal the first time; afterwards the group adds up its ranks."""
     config.run_dir.with_name(f"started-{worker.rank}-{os.getpid()}").touch()
@@ -95,7 +79,7 @@ def fail_alone(config, worker, context):
     config.run_dir.with_name(f"started-{worker.rank}-{os.getpid()}").touch()
     worker.barrier()
     if worker.rank == 1:
-        fail()
+        raise DivergedError("step 7: loss nan\n  kept: step 6")
     worker.barrier()
     return {}
 
@@ -112,13 +96,27 @@ def wait_for_a_stop(config, worker=None, context=None):
     return {}
 
 
-def signal_when(ready, number):
-    until(ready.exists, 120)
-    os.kill(os.getpid(), number)
+@contextmanager
+def signalled_when(ready, number):
+    """This process gets the signal once there is a file."""
+
+    def send():
+        until(ready.exists, 120)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    yield
+    thread.join()
 
 
 def report_place(config, worker, context, *extra):
-    journalled(worker, context)
+    """What a worker sees of its place; each writes rows, of which the main one tells."""
+    told = {"rows": lambda: Tracker(lambda step, row: context.on_row(step, 3, row))}
+    how = {"console": "quiet", "enabled": worker.rank == 0, "trackers": told}
+    with Journal(Path("rows", str(worker.rank)), **how) as journal:
+        for step in (1, 2, 3):
+            journal.write(step, {"m": step / 2})
     figures = {"here": float(Path("here.txt").is_file()), "threads": float(torch.get_num_threads())}
     figures["root"] = resolve_root(None)
     figures["seconds"] = float(os.environ.get(WARNS, "0"))
@@ -149,12 +147,6 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
             connected(address),
         ):
             pass
-
-
-def test_without_workers_it_is_a_call():
-    assert launch(report, RunConfig(), 1, 2) == {"rank": 0, "size": 1, "extra": 3}
-    with pytest.raises(DivergedError):
-        launch(fail, RunConfig())
 
 
 def test_several_workers_on_one_gpu_are_refused_before_a_cluster_starts():
@@ -201,22 +193,20 @@ class TestCluster:
         "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.chaos)]
     )
     def test_a_signal_to_the_driver_reaches_the_loops_of_all_workers(self, tmp_path, number):
-        ready = tmp_path / "ready"
         before = signal.getsignal(signal.SIGTERM)
-        thread = threading.Thread(target=signal_when, args=(ready, number))
-        thread.start()
-        with pytest.raises(InterruptedRunError, match="stopped after step"):
+        with (
+            signalled_when(tmp_path / "ready", number),
+            pytest.raises(InterruptedRunError, match="stopped after step"),
+        ):
             launch(wait_for_a_stop, RunConfig(workers=2, run_dir=tmp_path))
-        thread.join()
         assert signal.getsignal(signal.SIGTERM) is before
 
     def test_a_signal_stops_runs_side_by_side_also_those_not_begun(self, tmp_path):
-        ready = tmp_path / "ready"
-        thread = threading.Thread(target=signal_when, args=(ready, signal.SIGTERM))
-        thread.start()
-        with pytest.raises(InterruptedRunError):
+        with (
+            signalled_when(tmp_path / "ready", signal.SIGTERM),
+            pytest.raises(InterruptedRunError),
+        ):
             run_all(wait_for_a_stop, [RunConfig(run_dir=tmp_path)] * 5, PARALLEL)
-        thread.join()
 
     @pytest.mark.chaos
     def test_a_worker_that_hangs_is_named_and_ended(

@@ -16,7 +16,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule
 from ray.tune.search import Searcher
 
 from road_ray.config import load
-from road_ray.distributed.tune import one_trial
+from road_ray.distributed.tune import driver, one_trial
 from road_ray.distributed.tune.driver import StudySearch
 from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import SearchConfig
@@ -111,24 +111,20 @@ def stopped(directory, record, on_report):
 @pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_no_trial_is_lost_to_the_cleanup_of_a_stopped_one(cluster, tmp_path):
-    from road_ray.distributed.tune.driver import search
-
     values = {"trials": 5, "sampler": "random", "grace_percent": 20, "reduction": 2}
     config = load(SearchConfig, base=BASE, overrides=values | {"max_concurrent": 1})
-    records = search(config, "s", tmp_path, lambda: nullcontext(stopped))
+    records = driver.search(config, "s", tmp_path, lambda: nullcontext(stopped))
     assert [record.state for record in records] == ["complete"] + ["pruned"] * 4
 
 
 @pytest.mark.ray
 def test_a_full_disk_ends_a_sweep_with_its_reason(cluster, tmp_path, monkeypatch):
-    from road_ray.distributed.tune.driver import search
-
     full = OSError(28, "No space left")
     monkeypatch.setattr(one_trial, "write", Mock(side_effect=ResourceError("no record")))
-    monkeypatch.setattr("road_ray.distributed.tune.driver.tell_outcome", Mock(side_effect=full))
+    monkeypatch.setattr(driver, "tell_outcome", Mock(side_effect=full))
     config = load(SearchConfig, base=BASE, overrides={"max_concurrent": 1})
     with pytest.raises(ResourceError, match=r"(?s)No space left.*fix"):
-        search(config, "s", tmp_path, lambda: nullcontext(lambda _, record, __: record))
+        driver.search(config, "s", tmp_path, lambda: nullcontext(lambda _, record, __: record))
 
 
 @pytest.mark.parametrize("budget", [{"budget_hours": 49 / 3600}, {"budget_teacher_seconds": 3.0}])

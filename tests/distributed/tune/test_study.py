@@ -258,19 +258,13 @@ def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_pat
     assert path.read_bytes() == before
 
 
-@pytest.fixture
-def places(tmp_path):
-    """Two directories of sweeps beside a database."""
-    directories = tmp_path / "one", tmp_path / "two"
-    for place in directories:
-        place.mkdir()
-    return *directories, f"sqlite:///{tmp_path}/studies.db"
-
-
-def test_two_sweeps_of_one_name_in_one_database_are_refused(places):
-    first, two, url = places
-    open_storage(search(storage=url), "s", first)
+def test_two_sweeps_of_one_name_in_one_database_are_refused(tmp_path):
+    first, two = tmp_path / "one", tmp_path / "two"
+    first.mkdir()
+    two.mkdir()
+    config = search(storage=f"sqlite:///{tmp_path}/studies.db")
+    open_storage(config, "s", first)
     with pytest.raises(ConfigError, match=f"of the sweep in\n    there: {first}"):
-        open_storage(search(storage=url), "s", two)
+        open_storage(config, "s", two)
     shutil.move(first, two / "moved")  # a sweep goes on wherever it was moved to
-    assert open_storage(search(storage=url), "s", two / "moved").trials == []
+    assert open_storage(config, "s", two / "moved").trials == []

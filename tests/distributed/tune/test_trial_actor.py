@@ -52,10 +52,6 @@ def spend(directory, number):
         path.write_text(text)
 
 
-def record_in(reports):
-    return reports[-1]["record"]
-
-
 def test_reports_and_the_record_go_to_tune(tmp_path, reports):
     def run(place, record, on_report):
         on_report(1, 2, 0.5)
@@ -67,7 +63,7 @@ def test_reports_and_the_record_go_to_tune(tmp_path, reports):
     assert not (one_trial.trial_directory(tmp_path, 2) / HUNG).exists()
     assert reports[:-1] == [{"step": 1, "total": 2, "m": 0.5}]
     assert reports[-1]["m"] == 0.75
-    record = record_in(reports)
+    record = reports[-1]["record"]
     assert (record.state, record.values) == ("complete", (0.75,))
     assert (record.teacher_seconds, record.seconds) == (3.0, 50.0)
     assert (record.params, record.deviation, record.figures) == ({"x": 1}, (None,), {"m": 0.75})
@@ -85,7 +81,7 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
         raise error
 
     performed(tmp_path, run)
-    record = record_in(reports)
+    record = reports[-1]["record"]
     assert reports[-1].keys() == {"record"}
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
     assert "Traceback" in (one_trial.trial_directory(tmp_path, 2) / "error.txt").read_text()
@@ -94,13 +90,13 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
 def test_a_failure_that_cannot_be_written_is_told_all_the_same(tmp_path, reports):
     (tmp_path / "trials").write_text("")
     performed(tmp_path, lambda *_: 1 / 0)
-    assert record_in(reports).reason == "ZeroDivisionError: division by zero"
+    assert reports[-1]["record"].reason == "ZeroDivisionError: division by zero"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_is_no_number_never_wins(tmp_path, reports, value):
     performed(tmp_path, lambda place, record, _: replace(record, values=(value,)))
-    record = record_in(reports)
+    record = reports[-1]["record"]
     assert (record.state, record.values) == ("failed", ())
     assert str(value) in record.reason
 
@@ -111,7 +107,7 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, reports, seconds):
     place.mkdir(parents=True)
     (place / HUNG).write_text("line 4")
     performed(tmp_path, None, trial_timeout_seconds=seconds)
-    record = record_in(reports)
+    record = reports[-1]["record"]
     assert record.state == "failed"
     assert "did not end within trial_timeout_seconds" in record.reason
 
