@@ -190,17 +190,11 @@ def test_models_of_the_best_stay_and_all_metrics(tmp_path):
         assert left == numbers
 
 
-def trial(number, *values, state="complete"):
-    return Record(
-        number, {"x.y": number}, state, values, figures={"m": values[0]} if values else {}
-    )
-
-
 def test_the_best_is_never_pruned_failed_or_not_finite():
-    trials = [trial(0, 0.5), trial(1, 0.9, state="pruned"), trial(2, state="failed")]
-    trials += [trial(3, float("inf")), trial(4, float("nan")), trial(5, 0.6), trial(6, 0.6)]
-    base = {"verb": "finetune", "metric": "m", "name": "s", "space": {"x.y": {"int": [0, 9]}}}
+    values = [(0.5,), (0.9,), (), (float("inf"),), (float("nan"),), (0.6,), (0.6,)]
+    states = {1: "pruned", 2: "failed"}
+    trials = [Record(n, {}, states.get(n, "complete"), v) for n, v in enumerate(values)]
     for mode, number in (("max", 5), ("min", 0)):
-        config = load(SweepConfig, base=base | {"mode": mode})
-        assert [item.number for item in Sweep(None, config, trials).best] == [number]
+        config = load(SweepConfig, base=BASE | {"mode": mode})
+        assert [trial.number for trial in Sweep(None, config, trials).best] == [number]
     assert Sweep(None, config, trials[1:3]).best == []

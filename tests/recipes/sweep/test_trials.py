@@ -21,18 +21,12 @@ from road_ray.reporting.records.run_record import read_run
 
 METRIC = "eval/sst2/accuracy"
 SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
-
-
 RATE = {"optimizer.peak_lr": 1e-3}
 
 
 def told(metrics, place):
     """A recipe that trains nothing and tells these figures."""
     return lambda *_, **__: SimpleNamespace(metrics=metrics, hf_dir=place, directory=place)
-
-
-def record(params=RATE):
-    return Record(0, params)
 
 
 def sweep(overrides, **more):
@@ -44,7 +38,7 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     reports = []
     overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
     trial = TrialRunner(sweep(overrides, seeds=2))
-    outcome = trial(tmp_path, record(), lambda *report: reports.append(report))
+    outcome = trial(tmp_path, Record(0, RATE), lambda *report: reports.append(report))
     assert [report[:2] for report in reports] == [(2, 6), (4, 6)]
     assert outcome.values == (outcome.figures[METRIC],)
     assert outcome.deviation[0] is not None
@@ -52,7 +46,7 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
     cost, path = outcome.figures["cost/seconds"], tmp_path / "seed-1" / SPENT
     assert 2 * cost > float(path.read_text().split()[0]) > read_run(path.parent).seconds
     path.write_text("1000.0 0.0")  # as if it had been killed after that time, in evaluations
-    again = trial(tmp_path, record(), lambda *report: reports.append(report))
+    again = trial(tmp_path, Record(0, RATE), lambda *report: reports.append(report))
     assert spent(tmp_path)[0] == pytest.approx(2 * again.figures["cost/seconds"])
     assert spent(tmp_path)[0] > 1000
     path.write_text("1000.0")  # of a version before
@@ -66,7 +60,7 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
 @pytest.mark.parametrize(("value", "expected"), [(50.0, (50.0,)), (None, (math.nan,))])
 def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expected):
     recipe(told({METRIC: value}, tmp_path))
-    outcome = TrialRunner(sweep(sentiment))(tmp_path, record(), lambda *_: None)
+    outcome = TrialRunner(sweep(sentiment))(tmp_path, Record(0, RATE), lambda *_: None)
     assert outcome.values == pytest.approx(expected, nan_ok=True)
     assert outcome.deviation == (None,)
 
@@ -74,7 +68,7 @@ def test_a_single_seed_has_no_deviation(sentiment, tmp_path, recipe, value, expe
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
     recipe(told({"eval/sst2/f1": 1.0}, tmp_path))
     with pytest.raises(ConfigError, match="eval/sst2/f1"):
-        TrialRunner(sweep(sentiment))(tmp_path, record(), lambda *_: None)
+        TrialRunner(sweep(sentiment))(tmp_path, Record(0, RATE), lambda *_: None)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -88,12 +82,12 @@ def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch, fails):
     trial = TrialRunner(sweep({"distillation.teachers": list("abcde")}, verb="distill"))
     (tmp_path / "seed-0").mkdir()
     with pytest.raises(ZeroDivisionError) if fails else nullcontext():
-        trial(tmp_path, record(), lambda *_: None)
+        trial(tmp_path, Record(0, RATE), lambda *_: None)
     assert spent(tmp_path) == (1.0, 5.0)
     shutil.rmtree(tmp_path / "seed-0")
     (tmp_path / "seed-0").write_text("")  # what cannot be written hides no error of the run
     with pytest.raises(ZeroDivisionError) if fails else nullcontext():
-        trial(tmp_path, record(), lambda *_: None)
+        trial(tmp_path, Record(0, RATE), lambda *_: None)
 
 
 STAGES = {
@@ -189,7 +183,7 @@ def test_the_driver_labels_once_and_no_trial_starts_a_teacher(taught, loaded, tm
     trial = TrialRunner(config)
     for number, wrong in enumerate((0.3, 0.6)):
         place = tmp_path / f"sweep/s/trials/000{number}"
-        assert trial(place, record({"weighting.wrong": wrong}), lambda *_: None).figures
+        assert trial(place, Record(0, {"weighting.wrong": wrong}), lambda *_: None).figures
     assert loaded == [3]
     assert len(list(Path(config.directory, "store").glob("*/table-*"))) == 3
 
@@ -211,4 +205,4 @@ def test_the_driver_starts_live_teachers_once_and_hands_them_to_the_trials(
         trial = TrialRunner(config, pool)
         for number in range(2):
             place = tmp_path / f"sweep/s/trials/000{number}"
-            assert trial(place, record({"weighting.wrong": 0.3}), lambda *_: None).figures
+            assert trial(place, Record(0, {"weighting.wrong": 0.3}), lambda *_: None).figures
