@@ -236,7 +236,7 @@ def combine(config: CombineConfig, context: RunContext | None = None) -> Run:
         return done
     names, _ = read_teacher_list(Path(config.init), "init")
     models = [locate_model(model_directory(name)) for name in names]
-    data = config.data
+    data = with_trained_limits(config.data, model_record(models[0]))  # the same for all
     tuned_on = config.tune_threshold_on or data.datasets[0]
     entry, task = find_dataset(tuned_on, data)
     metric = "best_f1" if isinstance(task.kind, Span) else entry.figures[0]
