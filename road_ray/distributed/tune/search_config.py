@@ -1,7 +1,7 @@
 """Configuration of a search: its space, sampler, scheduler, budgets and resources.
 
 ``SearchConfig`` is the part of a sweep that knows nothing of verbs. ``distributed/tune/study.py``
-makes the Optuna study of it, ``searcher.py`` the scheduler, ``driver.py`` runs the trials.
+makes the Optuna study of it and stops its trials early, ``driver.py`` runs them.
 """
 
 from __future__ import annotations
