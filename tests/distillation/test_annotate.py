@@ -260,17 +260,12 @@ def annotated(logits, labels, rule="mean", each=False):
 
 def test_one_label_of_several_is_a_task_of_two_classes():
     torch.manual_seed(0)
-    student, teachers, labels = (
-        torch.randn(5, 1),
-        torch.randn(3, 5, 1),
-        torch.tensor([1, 0, 1, 1, 0]),
-    )
+    student, teachers = torch.randn(5, 1), torch.randn(3, 5, 1)
+    labels = torch.tensor([1, 0, 1, 1, 0])
     pairs, pairs_of_teachers = (torch.cat([0 * x, x], -1) for x in (student, teachers))
     for rule in weighting.RULES:
-        several, two = (
-            annotated(teachers, labels[:, None], rule),
-            annotated(pairs_of_teachers, labels, rule),
-        )
+        several = annotated(teachers, labels[:, None], rule)
+        two = annotated(pairs_of_teachers, labels, rule)
         own, _ = soft_loss_sum(student, several, temperature=3.0)
         expected, _ = soft_loss_sum(pairs, two, temperature=3.0)
         assert_close(own, expected, msg=rule)

@@ -171,58 +171,51 @@ def test_a_window_is_widened_to_words_and_not_to_the_whole_context(context, seen
     assert part[shown[1][0] : shown[1][1]] == context[first:last]
 
 
+def shown(length, offsets):
+    """The characters of tokens by their places; the others are of no text."""
+    made = np.full((2, length), -1, np.int32)
+    for place, of in offsets.items():
+        made[:, place] = of
+    return made
+
+
 # The text "ab cd": the teacher reads `ab`, `cd`; the student `a`, `b`, `cd`. Both rows are
 # [CLS] question [SEP] text [SEP], the student's with two tokens of padding.
-THEIRS = np.array([[-1, -1], [-1, -1], [-1, -1], [0, 2], [3, 5], [-1, -1]], np.int32)
-OURS = np.array([[-1, -1, -1, 0, 1, 3, -1, -1, -1], [-1, -1, -1, 1, 2, 5, -1, -1, -1]], np.int32)
+THEIRS = shown(6, {3: (0, 2), 4: (3, 5)}).T
+OURS = shown(9, {3: (0, 1), 4: (1, 2), 5: (3, 5)})
+OF_BYTES = {2: (0, 1), 3: (0, 1), 4: (1, 2)}  # one character of two byte-level tokens
+NONE = {1: 0, 2: 0, 7: 0, 8: 0}  # question and padding
+CARRIED = {
+    # The floor, 0.1, is the smallest of the teacher's row.
+    "to the first and the last character": (
+        *(THEIRS, OURS, 7, [[0.1, 9, 9, 0.6, 0.2, 0.1], [0.2, 9, 9, 0.5, 0.2, 0.1]]),
+        {0: 0.1, 3: 0.6, 4: 0.1, 5: 0.2, 6: 0.1} | NONE,
+        *({0: 0.2, 3: 0.1, 4: 0.5, 5: 0.2, 6: 0.1} | NONE, 0),
+    ),
+    "not shown, behind a window of `ab`: to no answer": (
+        *(THEIRS, shown(5, {3: (0, 2)}), 5, [[0.1, 9, 9, 0.3, 0.5, 0.1]] * 2),
+        *({0: 0.6, 3: 0.3, 4: 0.1}, {0: 0.6, 3: 0.3, 4: 0.1}, 0.5),
+    ),
+    "an end behind a window of `ab` and the `c` of `cd`: to no answer": (
+        *(THEIRS, shown(5, {2: (0, 2), 3: (3, 4)}), 5, [[0.1, 9, 9, 0.2, 0.6, 0.1]] * 2),
+        *({0: 0.1, 2: 0.2, 3: 0.6, 4: 0.1}, {0: 0.7, 2: 0.2, 4: 0.1}, 0.3),
+    ),
+    "to the first and the last token of a character": (
+        *(shown(5, {2: (0, 1), 3: (1, 2)}).T, shown(6, OF_BYTES), 6),
+        *([[0.1, 9, 0.6, 0.2, 0.1]] * 2, {2: 0.6, 3: 0.1}, {3: 0.6}, 0),
+    ),
+    "a row without text": (
+        *(shown(3, {}).T, shown(4, {}), 4, [[0.7, 9, 0.3]] * 2),
+        *({0: 0.7, 3: 0.3}, {0: 0.7, 3: 0.3}, 0),
+    ),
+}
 
 
-def test_mass_goes_to_the_first_and_the_last_character_by_hand():
-    chances = np.array([[0.1, 9, 9, 0.6, 0.2, 0.1], [0.2, 9, 9, 0.5, 0.2, 0.1]])
-    logits = np.log(chances).astype(np.float32)
-    carried, lost = transfer_spans(logits, THEIRS, OURS, 7)
-    start, end = np.exp(carried)
-    assert_allclose(start[[0, 3, 5, 6]], [0.1, 0.6, 0.2, 0.1], rtol=1e-5)
-    assert_allclose(end[[0, 4, 5, 6]], [0.2, 0.5, 0.2, 0.1], rtol=1e-5)
-    assert_allclose(start[4], 0.1, rtol=1e-5)  # the floor: the smallest of the teacher's row
-    assert_allclose(end[3], 0.1, rtol=1e-5)
-    assert (carried[:, [1, 2, 7, 8]] == PAD_LOGIT).all()
-    assert lost == pytest.approx(0, abs=1e-6)
-
-
-def test_mass_of_characters_that_the_student_does_not_show_is_no_answer_and_counted():
-    ours = np.full((2, 5), -1, np.int32)
-    ours[:, 3] = [0, 2]  # a window that ends behind `ab`
-    logits = np.log(np.array([[0.1, 9, 9, 0.3, 0.5, 0.1]] * 2)).astype(np.float32)
-    carried, lost = transfer_spans(logits, THEIRS, ours, 5)
-    assert lost == pytest.approx(0.5, abs=1e-6)
-    assert_allclose(np.exp(carried[:, [0, 3, 4]]), [[0.6, 0.3, 0.1]] * 2, rtol=1e-5)
-
-
-def test_an_end_behind_the_window_alone_is_no_answer():
-    """The window ends inside a word, so its start is shown and its end is not."""
-    ours = np.full((2, 5), -1, np.int32)
-    ours[:, 2], ours[:, 3] = [0, 2], [3, 4]  # `ab` and the `c` of `cd`
-    logits = np.log(np.array([[0.1, 9, 9, 0.2, 0.6, 0.1]] * 2)).astype(np.float32)
-    carried, lost = transfer_spans(logits, THEIRS, ours, 5)
-    assert_allclose(np.exp(carried[0, [0, 2, 3, 4]]), [0.1, 0.2, 0.6, 0.1], rtol=1e-5)
-    assert_allclose(np.exp(carried[1, [0, 2, 4]]), [0.7, 0.2, 0.1], rtol=1e-5)
-    assert carried.argmax(1).tolist() == [3, 0]
-    assert lost == pytest.approx(0.3, abs=1e-6)  # of the mean of start and end
-
-
-def test_a_character_of_several_tokens_begins_at_the_first_and_ends_at_the_last():
-    ours = np.full((2, 6), -1, np.int32)
-    ours[:, 2:5] = np.array([[0, 0, 1], [1, 1, 2]])  # one character of two byte-level tokens
-    theirs = np.array([[-1, -1], [-1, -1], [0, 1], [1, 2], [-1, -1]], np.int32)
-    logits = np.log(np.array([[0.1, 9, 0.6, 0.2, 0.1]] * 2)).astype(np.float32)
-    start, end = np.exp(transfer_spans(logits, theirs, ours, 6)[0])
-    assert (start[2], end[3]) == (pytest.approx(0.6, rel=1e-5), pytest.approx(0.6, rel=1e-5))
-    assert start[3] == pytest.approx(0.1, rel=1e-5)
-
-
-def test_a_row_without_text_keeps_its_null_answer():
-    ours, theirs = np.full((2, 4), -1, np.int32), np.full((3, 2), -1, np.int32)
-    logits = np.log(np.array([[0.7, 9, 0.3]] * 2)).astype(np.float32)
-    carried, _ = transfer_spans(logits, theirs, ours, 4)
-    assert_allclose(np.exp(carried[:, [0, 3]]), [[0.7, 0.3]] * 2, rtol=1e-5)
+@pytest.mark.parametrize("case", CARRIED)
+def test_mass_is_carried_over_by_hand(case):
+    theirs, ours, length, chances, start, end, expected_lost = CARRIED[case]
+    logits = np.log(np.array(chances)).astype(np.float32)
+    carried, lost = transfer_spans(logits, theirs, ours, length)
+    for row, known in zip(np.exp(carried), (start, end), strict=True):
+        assert_allclose(row[[*known]], [*known.values()], rtol=1e-5)
+    assert lost == pytest.approx(expected_lost, abs=1e-6)

@@ -85,13 +85,6 @@ LABELS = ("joy", "anger", "fear")
 METRICS = ("micro_f1", "macro_f1", "samples_f1", "subset_accuracy", "lrap", "f1_of_anger")
 
 
-def drawn(rows=200):
-    rng = np.random.default_rng(0)
-    gold = (rng.random((rows, 3)) < (0.5, 0.2, 0.05)).astype(int)
-    probabilities = np.clip(rng.normal(0.3 + 0.3 * gold, 0.2), 0.001, 0.999)
-    return probabilities, gold
-
-
 def test_scores_by_hand():
     gold = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 0]])
     shares = np.array([[0.9, 0.2, 0.4], [0.1, 0.2, 0.3], [0.1, 0.8, 0.6], [0.6, 0.5, 0.1]])
@@ -116,7 +109,9 @@ def test_scores_by_hand():
 
 
 def test_a_threshold_has_the_best_f1_that_scikit_learn_finds():
-    probabilities, gold = drawn()
+    rng = np.random.default_rng(0)
+    gold = (rng.random((200, 3)) < (0.5, 0.2, 0.05)).astype(int)
+    probabilities = np.clip(rng.normal(0.3 + 0.3 * gold, 0.2), 0.001, 0.999)
     thresholds = best_thresholds(probabilities, gold, LABELS)
     predicted = predicted_sets(probabilities, LABELS, thresholds)
     for column, label in enumerate(LABELS):

@@ -102,34 +102,24 @@ def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
     assert len(corpus_tokenizer(settings, corpus_text(settings))) == 7
 
 
-@pytest.fixture
-def on_hub(monkeypatch):
-    """A data set of the hub whose files cannot be read as they are."""
-    builder = SimpleNamespace(config=SimpleNamespace(data_files=None))
-    monkeypatch.setattr("datasets.load_dataset_builder", lambda *_: builder)
-
-
-def test_a_data_set_of_the_hub_is_saved_once(on_hub, tmp_path, monkeypatch):
+def test_a_data_set_of_the_hub_whose_files_cannot_be_read_is_saved_once(tmp_path, monkeypatch):
     import datasets
 
     calls = []
 
     def load_dataset(hub, split):
         calls.append((hub.path, hub.configuration, split))
+        if hub.path == "x":
+            raise ValueError("unknown split train")
         return datasets.Dataset.from_dict({"text": ["One."], "id": [1]})
 
+    builder = SimpleNamespace(config=SimpleNamespace(data_files=None))
+    monkeypatch.setattr("datasets.load_dataset_builder", lambda *_: builder)
     monkeypatch.setattr(module, "load_rows", load_dataset)
     data = CorpusConfig(corpus="hub:owner/name:small", shards=str(tmp_path))
     places = {corpus_text(data), corpus_text(data)}
     assert len(places) == 1
     assert list(Documents(places.pop())) == ["One."]
     assert calls == [("owner/name", "small", "train")]
-
-
-def test_a_data_set_that_the_hub_has_not_is_told(on_hub, tmp_path, monkeypatch):
-    def load_dataset(hub, split):
-        raise ValueError("unknown split train")
-
-    monkeypatch.setattr(module, "load_rows", load_dataset)
     with pytest.raises(DataError, match=r"(?s)hub:x could not be loaded.*unknown split.*fix"):
         corpus_text(CorpusConfig(corpus="hub:x", shards=str(tmp_path)))

@@ -368,27 +368,21 @@ LABELS = ["joy", "anger", "fear"]
 ENTRY = {"kind": "multi", "text": "text", "labels": LABELS}
 
 
-def source_of(tmp_path, file, **entry):
-    return source(tmp_path, own=ENTRY | {"train": file} | entry)
-
-
 @pytest.fixture
-def sets_of(tokenizer):
-    def of(mine, split="train"):
-        return load_split("own", split, mine, tokenizer).features.gold["labels"].tolist()
+def gold_of(tokenizer, tmp_path):
+    """Labels of a split as numbers."""
 
-    return of
+    def gold(split="train", **entry):
+        mine = source(tmp_path, mine=ENTRY | entry)
+        return load_split("mine", split, mine, tokenizer).features.gold["labels"].tolist()
+
+    return gold
 
 
-def jsonl(path, *labels):
-    return write_rows(path, ({"text": "red", "labels": own} for own in labels))
-
-
-def test_every_form_of_file_gives_the_same_labels(sets_of, tmp_path):
-    expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
-    names = [["joy", "fear"], [], ["anger"]]
-    jsonl(tmp_path / "a.jsonl", *names)
-    jsonl(tmp_path / "a.parquet", *names)
+def test_every_form_of_file_gives_the_same_labels(gold_of, tmp_path):
+    for file in ("a.jsonl", "a.parquet"):
+        names = (["joy", "fear"], [], ["anger"])
+        write_rows(tmp_path / file, ({"text": "red", "labels": own} for own in names))
     (tmp_path / "a.csv").write_text("text,labels\nred,joy; fear\nred,\nred,anger\n")
     marks = "text,joy,anger,fear\nred,1,0,1\nred,0,0,0\nred,0,1,0\n"
     (tmp_path / "b.csv").write_text(marks)
@@ -398,28 +392,24 @@ def test_every_form_of_file_gives_the_same_labels(sets_of, tmp_path):
         "a.csv": {"label": "labels", "separator": ";"},
         "b.csv": {"label": LABELS},
     }.items():
-        assert sets_of(source_of(tmp_path, file, **keys)) == expected, file
-    bare = source_of(tmp_path, "b.csv", label=LABELS, labels=[])
-    assert find_dataset("own", bare)[1].kind == MultiLabel(tuple(LABELS))
+        assert gold_of(train=file, **keys) == [[1, 0, 1], [0, 0, 0], [0, 1, 0]], file
+    bare = source(tmp_path, mine=ENTRY | {"train": "b.csv", "label": LABELS, "labels": []})
+    assert find_dataset("mine", bare)[1].kind == MultiLabel(tuple(LABELS))
+    (tmp_path / "t.csv").write_text("text,joy,anger,fear\nred,-1,-1,-1\nred,0,1,0\n")  # hidden
+    assert gold_of("test", test="t.csv", label=LABELS) == [[-100] * 3, [0, 1, 0]]
 
 
-def test_numbers_of_classes_have_the_names_of_the_features(sets_of, tmp_path):
+def test_numbers_of_classes_have_the_names_of_the_features(gold_of, tmp_path):
     import datasets
 
     classes = datasets.List(datasets.ClassLabel(names=[*LABELS, "awe"]))
     features = datasets.Features({"text": datasets.Value("string"), "labels": classes})
     made = {"text": ["red"] * 9, "labels": [[0, 2], [], [1]] * 3}
     datasets.Dataset.from_dict(made, features).to_parquet(tmp_path / "a.parquet")
-    mine = source_of(tmp_path, "a.parquet", label="labels")
-    assert sets_of(mine)[:3] == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    gold = gold_of(train="a.parquet", label="labels")
+    assert gold[:3] == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     entry = guess(str(tmp_path / "a.parquet")).entry
     assert (entry["kind"], entry["labels"]) == ("multi", [*LABELS, "awe"])
-
-
-def test_hidden_labels_of_columns_are_unknown(sets_of, tmp_path):
-    (tmp_path / "t.csv").write_text("text,joy,anger,fear\nred,-1,-1,-1\nred,0,1,0\n")
-    mine = source_of(tmp_path, None, test="t.csv", label=LABELS)
-    assert sets_of(mine, "test") == [[-100] * 3, [0, 1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -434,8 +424,8 @@ def test_hidden_labels_of_columns_are_unknown(sets_of, tmp_path):
     ],
 )
 def test_bad_rows_are_refused_with_their_place(tmp_path, labels, message):
-    jsonl(tmp_path / "a.jsonl", labels)
-    mine = source_of(tmp_path, "a.jsonl", label="labels")
-    entry, task = find_dataset("own", mine)
+    write_rows(tmp_path / "a.jsonl", [{"text": "red", "labels": labels}])
+    mine = source(tmp_path, mine=ENTRY | {"train": "a.jsonl", "label": "labels"})
+    entry, task = find_dataset("mine", mine)
     with pytest.raises(DataError, match=f"a.jsonl{message}|{message}"):
         check_labels(read_examples(entry, "train", tmp_path), entry, task)

@@ -166,16 +166,14 @@ def test_places_are_answers_and_their_last_character_is_counted(tmp_path):
     assert evaluate([example], {"q1": "Lazio"})["f1"] > 66
 
 
-def test_the_hub_gives_the_same_question(tmp_path):
+def test_the_hub_gives_the_same_question():
     first = PASSAGE.index("Rome")
-    (example,) = read(write_rows(tmp_path / "x.jsonl", [row((first, first + 3))]), "squad_json")
     spans = [{"start": [first], "end": [first + 3]}]
     hub = {"qid": "q1", "question": "Where?", "context": PASSAGE}
     again = mrqa_from_hub(
         hub | {"detected_answers": {"text": ["Rome"], "char_spans": spans}}, "hub:1"
     )
     assert (again["id"], again["answers"]) == ("q1", [{"text": "Rome", "answer_start": first}])
-    assert example.answers == (Answer("Rome", first),)
 
 
 read_quac = read_squad  # a file of questions says itself whose layout it has
