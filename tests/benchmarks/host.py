@@ -32,7 +32,7 @@ from road_ray.training.gradients import backward
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip
 from road_ray.training.worker import Worker
 
-_META = torch.device("meta")
+META = torch.device("meta")
 _STEPS = 5  # after one that warms up
 
 
@@ -68,15 +68,25 @@ def _batch(objective: Objective, shape: tuple[int, int]) -> Any:
     return batch | {"noise": noise, "labels": same[:, 0], "task": "nli", "dataset": "d"}
 
 
-def _step(objective: Objective, optimizer: ElectraAdamW, batch: Any, number: int) -> None:
+def optimizer_of(objective: Objective) -> ElectraAdamW:
+    """The optimizer of an objective, which it moves to the meta device."""
+    optimizer = build_optimizer(objective.to(META).train(), OptimizerConfig())
+    for group in (optimizer.defaults, *optimizer.param_groups):
+        group["fused"] = None  # the meta device has no fused kernels
     optimizer.set_rate(1.0)
-    moved, worker = [to_device(objective.prepare(batch), _META)], Worker(device=_META)
-    # The meta device has no autocast.
-    with patch.object(torch, "autocast", lambda *_, **__: nullcontext()):
-        backward(objective, objective, moved, worker, seed=1, step=number, autocast=None)
-    clip(objective, 1.0)
-    optimizer.step()
+    return optimizer
+
+
+def meta_step(objective: Objective, optimizer: ElectraAdamW, batch: Any) -> Any:
+    """Make a step on a batch that is on the meta device; return its losses and gradient norm."""
     optimizer.zero_grad()
+    worker = Worker(device=META)
+    # The meta device has no autocast, which reads no values anyway.
+    with patch.object(torch, "autocast", lambda *_, **__: nullcontext()):
+        result = backward(objective, objective, [batch], worker, seed=1, step=0, autocast=None)
+    norm = clip(objective, 1.0)
+    optimizer.step()
+    return result, norm
 
 
 def main() -> None:
@@ -84,14 +94,11 @@ def main() -> None:
     torch.set_num_threads(1)
     for name, objective, shape in _cases():
         batch, seconds = _batch(objective, shape), []
-        optimizer = build_optimizer(objective.to(_META).train(), OptimizerConfig())
-        for group in optimizer.param_groups:
-            group["fused"] = None  # the meta device has no fused kernels
-        for number in range(1 + _STEPS):
+        optimizer = optimizer_of(objective)
+        for watched in [nullcontext()] * (1 + _STEPS) + [_Operators()]:
             began = time.process_time()
-            _step(objective, optimizer, batch, number)
+            with watched as operators:
+                meta_step(objective, optimizer, to_device(objective.prepare(batch), META))
             seconds.append(time.process_time() - began)
-        with _Operators() as operators:
-            _step(objective, optimizer, batch, 0)
-        milliseconds = 1000 * median(seconds[1:])
+        milliseconds = 1000 * median(seconds[1:-1])
         print(f"{name}: {operators.count} operators, {milliseconds:.0f} ms")

@@ -45,15 +45,13 @@ TOY = Shape(  # the code runs in a second and the figures mean nothing
 QUESTIONS = TOY.encoder.model_copy(update={"max_length_tokens": 512})
 
 
-def batches(
-    shape: Shape, count: int = 4, *, noise_channels: int = 3, on: torch.device | None = None
-) -> list[dict[str, Any]]:
-    """Random words between [CLS] and [SEP], padded; None: on the device of training."""
+def batches(shape: Shape, on: torch.device | None = None) -> list[dict[str, Any]]:
+    """Four of random words between [CLS] and [SEP], padded; None: on the device of training."""
     chance = torch.Generator().manual_seed(0)
     lengths = torch.tensor(shape.lengths())
     size = (shape.batch_size, shape.length)
     made = []
-    for _ in range(count):
+    for _ in range(4):
         attention = (torch.arange(shape.length) < lengths[:, None]).long()
         tokens = torch.randint(FIRST_WORD, shape.vocab_size, size, generator=chance) * attention
         tokens[:, 0] = CLS
@@ -62,7 +60,7 @@ def batches(
             "input_ids": tokens,
             "attention_mask": attention,
             "token_type_ids": torch.zeros_like(tokens),
-            "noise": torch.rand(noise_channels, *size, generator=chance),
+            "noise": torch.rand(3, *size, generator=chance),
         }
         made.append({name: tensor.to(on or device()) for name, tensor in batch.items()})
     return made

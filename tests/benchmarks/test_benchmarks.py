@@ -32,15 +32,6 @@ PLAN = Plan(
 )
 
 
-def check(name, rows):
-    for row in rows:
-        assert row.keys() >= FIELDS
-        assert row["name"] == name
-        assert row["repeats"] == 2
-        assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
-        assert min(row["ours"], row["theirs"], row["peak_memory_mb"], row["limit_share"]) > 0
-
-
 @pytest.fixture(autouse=True)
 def miniature_world(monkeypatch, world):
     """The data of the benchmarks that read some, for all of a session the same."""
@@ -52,21 +43,22 @@ def test_a_benchmark_finds_what_it_imports(name):
     importlib.import_module(f"tests.benchmarks.{name}")  # `host` and `gpu` run on demand only
 
 
-@pytest.mark.guide
-@pytest.mark.parametrize("name", sorted(SUITE.keys() - ON_RAY))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.guide) for name in sorted(SUITE.keys() - ON_RAY)),
+        *(pytest.param(n, marks=[pytest.mark.chaos, pytest.mark.ray]) for n in sorted(ON_RAY)),
+    ],
+)
 def test_a_benchmark_gives_its_rows(name):
-    rows = SUITE[name](PLAN)
-    assert rows
-    check(name, rows)
-
-
-@pytest.mark.chaos
-@pytest.mark.ray
-@pytest.mark.parametrize("name", sorted(ON_RAY))
-def test_a_benchmark_that_starts_processes_gives_its_rows(name):
     rows = SUITE[name](replace(PLAN, start=in_process) if name == "distil" else PLAN)
     assert rows
-    check(name, rows)
+    for row in rows:
+        assert row.keys() >= FIELDS
+        assert row["name"] == name
+        assert row["repeats"] == 2
+        assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
+        assert min(row["ours"], row["theirs"], row["peak_memory_mb"], row["limit_share"]) > 0
 
 
 def test_a_precision_that_the_machine_emulates_is_left_out():

@@ -9,6 +9,7 @@ from transformers import ElectraModel
 
 from road_ray.data.batching import NOISE_CHANNELS, BatchStream
 from road_ray.data.examples import Features
+from road_ray.data.mixing import accumulated
 from road_ray.data.task_and_dataset import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
@@ -81,6 +82,12 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
 def stream(features, *, batch_size=8, rank=0, size=1, noise_channels=NOISE_CHANNELS):
     share = {"rank": rank, "size": size, "noise_channels": noise_channels}
     return BatchStream(features, batch_size, seed=5, pad_id=0, **share)
+
+
+def passes_of(features, **options):
+    """Steps of one pass, from any of them on."""
+    ours = stream(features, **options)
+    return lambda start: accumulated(ours.since(start), 1)
 
 
 def halted(steps, at, error=None):

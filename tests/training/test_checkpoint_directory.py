@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from road_ray.data.mixing import accumulated
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.system import remote_files
 from road_ray.system.files import staged_beside
@@ -316,11 +315,10 @@ def test_a_mirror_that_fails_does_not_stop_the_training(tmp_path, monkeypatch):
     def down(*_):
         raise ResourceError("down")
 
-    def steps(start):
-        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
-
     monkeypatch.setattr(RemoteCopy, "push", down)
     options = {"save_every_steps": 3, "mirror": str(tmp_path / "mirror")}
-    train(tiny.supervised(), steps, tiny.training(tmp_path / "run", **options))
+    train(
+        tiny.supervised(), tiny.passes_of(tiny.rows()), tiny.training(tmp_path / "run", **options)
+    )
     kinds = [event["kind"] for event in read_rows(tmp_path / "run" / "events.jsonl")]
     assert kinds == ["mirror_failed", "mirror_failed"]

@@ -2,7 +2,6 @@
 
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from road_ray.errors import CheckpointError, DivergedError, ResourceError
-from road_ray.training.checkpoint_directory import Checkpoints, verify
+from road_ray.training.checkpoint_directory import verify
 from road_ray.training.checkpoint_state import (
     AsyncSaver,
     gathered_optimizer,
@@ -73,17 +72,14 @@ def slow(tmp_path, monkeypatch):
     """A saver whose disk waits for ``gate``."""
     gate, model = threading.Event(), Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    checkpoints = Checkpoints(tmp_path / "checkpoints")
-    real = checkpoints.save
+    training = tiny.training(tmp_path)
+    checkpoints, real = training.checkpoints, training.checkpoints.save
 
     def save(step, write):
         gate.wait(60)
         return real(step, write)
 
     monkeypatch.setattr(checkpoints, "save", save)
-    training = SimpleNamespace(checkpoints=checkpoints, seed=1, tokenizer=None)
-    training.identity = training.configuration = training.record = {}
-    training.config, training.worker = SimpleNamespace(mirror=None), Worker()
     saver = AsyncSaver(model, model, optimizer, training)
     return gate, model, optimizer, checkpoints, saver
 
@@ -139,6 +135,6 @@ def test_a_failure_is_raised_by_the_next_call_and_hides_no_error_of_the_loop(
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):
     _, model, optimizer, _, _ = slow
-    saver = AsyncSaver(model, model, optimizer, SimpleNamespace(worker=Worker(rank=1)))
+    saver = AsyncSaver(model, model, optimizer, tiny.training(tmp_path, worker=Worker(rank=1)))
     saver.save(1, wait=True)
     assert not (tmp_path / "checkpoints").exists()

@@ -1,7 +1,6 @@
 """Patience: when a training ends before its last step, with which weights, and after a resume."""
 
 from copy import deepcopy
-from functools import partial
 
 import pytest
 
@@ -113,7 +112,7 @@ def shared(worker, directory):
     """What each process does: trainings that both evaluate, the better at step 4."""
     for how, sharded in (("replicas", False), ("parts", True)):
         objective, seen = tiny.supervised(0.0), {}
-        stream = tiny.stream(tiny.rows(), rank=worker.rank, size=worker.size)
+        steps = tiny.passes_of(tiny.rows(), rank=worker.rank, size=worker.size)
 
         def evaluate(objective=objective, seen=seen):
             (digest,) = {*worker.union([str(sum(t.double().sum() for t in tensors(objective)))])}
@@ -123,14 +122,10 @@ def shared(worker, directory):
         config = {"evaluate_every_steps": 2, "steps": 12, "fsdp": sharded}
         config["early_stopping"] = EarlyStoppingConfig(patience=2)
         training = tiny.training(directory / how, evaluate=evaluate, worker=worker, **config)
-        train(objective, partial(single, stream), training)
+        train(objective, steps, training)
         assert list(seen) == [2, 4, 6, 8]
         evaluate()
         assert seen[10] == seen[4]  # the best weights, on both
-
-
-def single(stream, start):
-    return ([batch] for batch in stream.since(start))
 
 
 def tensors(objective):
@@ -145,7 +140,7 @@ def test_two_workers_evaluate_the_same_weights_also_the_best_ones(tmp_path):
 def interrupted(worker, directory):
     """What each process does: the second one is told to stop while both evaluate."""
     context = RunContext()
-    stream = tiny.stream(tiny.rows(), rank=worker.rank, size=worker.size)
+    steps = tiny.passes_of(tiny.rows(), rank=worker.rank, size=worker.size)
 
     def evaluate():
         assert len(worker.gather(worker.rank)) == (2 if worker.is_main else 0)
@@ -156,7 +151,7 @@ def interrupted(worker, directory):
     options = {"evaluate_every_steps": 2, "steps": 9, "worker": worker, "context": context}
     training = tiny.training(directory, evaluate=evaluate, **options)
     with pytest.raises(InterruptedRunError, match="after step 2 of 9"):
-        train(tiny.supervised(0.0), partial(single, stream), training)
+        train(tiny.supervised(0.0), steps, training)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,14 +10,11 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from road_ray.data.batching import to_device
-from road_ray.data.mixing import accumulated
 from road_ray.errors import DivergedError, InterruptedRunError
-from road_ray.training.config import OptimizerConfig
-from road_ray.training.gradients import LossGuard, backward
+from road_ray.training.gradients import LossGuard
 from road_ray.training.loop import CollapseMonitor, StepMetrics, gradient_norms, train
 from road_ray.training.monitoring.metrics_journal import read_rows
-from road_ray.training.optimizer import build_optimizer, clip
-from road_ray.training.worker import Worker
+from tests.benchmarks.host import META, meta_step, optimizer_of
 from tests.objectives import every
 from tests.training import conftest as tiny
 
@@ -127,7 +123,6 @@ def test_a_row_has_means_over_steps_by_their_counts(tmp_path):
     assert report.row["train/d_nli"] == pytest.approx(float(sums[0][0] / sums[0][1]))
 
 
-META = torch.device("meta")
 WAITS = "attention maps"
 """Only ``eager`` attention returns maps, and transformers looks whether its mask masks anything."""
 
@@ -148,29 +143,14 @@ class _Copies(TorchDispatchMode):
         return result
 
 
-@pytest.fixture
-def _no_autocast(monkeypatch):
-    """The meta device has no autocast, which reads no values anyway."""
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-
-
 @pytest.mark.slow  # a third of a second for every objective
-@pytest.mark.usefixtures("_no_autocast")
 @pytest.mark.parametrize("name", [name for name in every.CASES if name != WAITS])
 def test_a_step_reads_nothing_back_from_the_device(name, tmp_path):
     objective, batch = every.case_of(name, tmp_path, layers=1)
-    passes, worker = [to_device(objective.prepare(batch), META)], Worker(device=META)
-    optimizer = build_optimizer(objective.to(META), OptimizerConfig())
-    optimizer.set_rate(1.0)
-    optimizer.defaults["fused"] = None  # the meta device has no fused kernels
-    for group in optimizer.param_groups:
-        group["fused"] = None
-    with torch.no_grad():
-        objective(passes[0])  # a teacher of hidden states moves to the device at its first batch
+    batch, optimizer = to_device(objective.prepare(batch), META), optimizer_of(objective)
+    meta_step(objective, optimizer, batch)  # a teacher of states moves to the device with the first
     with _Copies() as copies:
-        result = backward(objective, objective, passes, worker, seed=1, step=0, autocast=None)
-        norm = clip(objective, 1.0)
-        optimizer.step()
+        result, norm = meta_step(objective, optimizer, batch)
     assert copies.calls == []
     assert norm.device == result.loss.device == META
     assert any(p.grad is not None for p in objective.parameters())
@@ -210,10 +190,10 @@ def test_the_rare_hard_batch_of_a_mixture_is_usual_and_a_new_level_soon_is_too(t
 
 def jumping(at=(AT,), factor=1e3):
     """Passes of one data set; the gold of the steps ``at`` is a thousand times as large."""
-    stream = tiny.stream(tiny.rows(tiny.SIMILARITY))
+    usual = tiny.passes_of(tiny.rows(tiny.SIMILARITY))
 
     def steps(start):
-        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
+        for step, passes in enumerate(usual(start), start):
             times = factor if step in at else 1.0
             yield [batch | {"labels": batch["labels"] * times} for batch in passes]
 

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from road_ray.data.mixing import accumulated, draw_datasets, mixed
+from road_ray.data.mixing import draw_datasets, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.reporting.health import is_loss
@@ -21,8 +21,7 @@ STEPS = 6
 def steps_of(kind):
     channels = objective_of(kind, dropout=0.1).noise_channels
     # 3 batches an epoch: two epochs and a half in six steps.
-    stream = tiny.stream(tiny.rows(), noise_channels=channels)
-    return lambda start: accumulated(stream.since(start), 1)
+    return tiny.passes_of(tiny.rows(), noise_channels=channels)
 
 
 electra_steps = partial(steps_of, "electra")
