@@ -9,7 +9,6 @@ from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import (
     build_encoder,
     hugging_face_config,
-    initialize_output,
     load_encoder,
     load_language_model,
     load_parts,
@@ -65,15 +64,6 @@ def test_new_weights_are_truncated_at_two_deviations():
     assert (norm.weight == 1).all()
     wide = build_encoder(hugging_face_config(TINY.model_copy(update={"initializer_std": 0.2}), 99))
     assert wide.embeddings.word_embeddings.weight.abs().max() > 0.2
-
-
-def test_output_layers_are_glorot_uniform():
-    torch.manual_seed(0)
-    layer, bound = torch.nn.Linear(300, 100), (6 / 400) ** 0.5
-    initialize_output(layer)
-    assert layer.weight.abs().max() <= bound
-    assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.02)
-    assert (layer.bias == 0).all()
 
 
 def test_another_kind_of_model_is_refused(tmp_path):

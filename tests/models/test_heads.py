@@ -32,8 +32,9 @@ SMALLEST = small_config(
 )
 def test_the_last_layer_begins_as_in_the_published_code_of_its_family(kind, config, least, most):
     torch.manual_seed(0)
-    weight = [p for p in build_head(Task("t", kind), config).parameters() if p.dim() == 2][-1]
+    *_, weight, bias = build_head(Task("t", kind), config).parameters()
     assert weight.shape[1] == 32
+    assert not bias.any()
     assert least < weight.abs().max() <= most + 1e-6
 
 

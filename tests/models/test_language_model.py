@@ -20,13 +20,9 @@ from tests.tiny_encoder import padded_batch, size_of
 size = partial(size_of, initializer_std=0.2)
 
 
-@pytest.fixture
-def batch():
-    return padded_batch(9, 5)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_parts_make_the_whole_language_model(family, batch):
+def test_parts_make_the_whole_language_model(family):
+    batch = padded_batch(9, 5)
     model = new_language_model(size(family), 50).eval()
     tie(model)
     hidden = states(model.base_model, batch["input_ids"], batch)

@@ -5,26 +5,24 @@ import torch
 from scipy import stats
 
 from road_ray.objectives.masking import choose, corrupt, invert, mask, sample
+from tests.tiny_encoder import padded_batch
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 SPECIAL = (PAD, CLS, SEP, MASK)
 JUST_BELOW_1 = 1 - 2**-24
 
 
-def rows(lengths, width, seed=0):
-    """Rows ``[CLS] words [SEP]`` with a [MASK] that was in the text, padded to ``width``."""
-    chance = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(5, 90, (len(lengths), width), generator=chance)
-    lengths = torch.tensor(lengths)
-    attention = (torch.arange(width) < lengths[:, None]).long()
-    tokens[:, 0] = CLS
-    tokens[:, 2] = MASK
-    tokens[torch.arange(len(lengths)), lengths - 1] = SEP
-    return tokens * attention, attention
+def rows(*lengths):
+    """Rows ``[CLS] words [SEP]`` with a [MASK] that was in the text."""
+    batch = padded_batch(*lengths)
+    tokens = batch["input_ids"]
+    tokens[:, 0], tokens[:, 2] = CLS, MASK
+    tokens[torch.arange(len(lengths)), torch.tensor(lengths) - 1] = SEP
+    return tokens, batch["attention_mask"]
 
 
 def test_special_tokens_and_padding_are_never_chosen():
-    tokens, attention = rows([40, 30, 12, 5] * 50, 40)
+    tokens, attention = rows(*[40, 30, 12, 5] * 50)
     chosen = choose(tokens, attention, special_ids=SPECIAL, fraction=0.5)
     assert not (chosen & ~attention.bool()).any()
     assert not (chosen & torch.isin(tokens, torch.tensor(SPECIAL))).any()
@@ -32,8 +30,8 @@ def test_special_tokens_and_padding_are_never_chosen():
 
 @pytest.mark.parametrize("fraction", [0.15, 0.25, 0.5])
 def test_the_count_is_the_rounded_share_of_all_real_tokens(fraction):
-    lengths = list(range(4, 41))
-    tokens, attention = rows(lengths, 40)
+    lengths = range(4, 41)
+    tokens, attention = rows(*lengths)
     counts = choose(tokens, attention, special_ids=SPECIAL, fraction=fraction).sum(1).tolist()
     for length, count in zip(lengths, counts, strict=True):
         candidates = length - 3  # without [CLS], [SEP] and the [MASK] in the text
@@ -41,7 +39,7 @@ def test_the_count_is_the_rounded_share_of_all_real_tokens(fraction):
 
 
 def test_a_row_gives_no_more_than_it_has():
-    tokens, attention = rows([5], 8)
+    tokens, attention = rows(5)
     tokens[0, 1] = CLS
     assert choose(tokens, attention, special_ids=SPECIAL, fraction=1.0).sum() == 1
     tokens[0, 3] = CLS

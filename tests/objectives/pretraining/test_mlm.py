@@ -41,13 +41,9 @@ def test_loss_and_gradients_equal_those_over_the_whole_vocabulary(generator, bat
     assert losses.metrics["mlm_accuracy"] == (right, chosen.sum())
 
 
-@pytest.fixture
-def objective(generator):
+def test_the_loss_is_that_of_the_originals_at_chosen_positions(generator, batch):
     torch.manual_seed(2)
-    return ReplaceMLM(generator, ElectraForMaskedLM(config_of(32)), **OPTIONS)
-
-
-def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch):
+    objective = ReplaceMLM(generator, ElectraForMaskedLM(config_of(32)), **OPTIONS)
     terms = objective(batch).terms
     made = objective.corrupted(objective.prepare(batch))
     outputs = objective.model(
