@@ -186,8 +186,6 @@ def test_load_stored_leaves_the_random_numbers_alone(place):
 
 
 NLI = task("nli")
-
-
 NAMED = ("LABEL_0", "LABEL_1", "LABEL_2")
 EVERYWHERE = dict(zip(NAMED, ("contradiction", "entailment", "neutral"), strict=True))
 TURNED = {"model": dict(zip(NAMED, ("neutral", "entailment", "contradiction"), strict=True))}

@@ -300,13 +300,8 @@ def source(world):
     return SourceConfig(root=str(world))
 
 
-@pytest.fixture
-def vocabulary(tokenizer, tmp_path):
-    tokenizer.save_pretrained(tmp_path)
-    return str(tmp_path)
-
-
-def test_answers_are_the_tokens_between_their_ends(source, vocabulary):
+def test_answers_are_the_tokens_between_their_ends(source, tokenizer, tmp_path):
+    tokenizer.save_pretrained(vocabulary := str(tmp_path))
     lines = format_rows("squad_v2", "train", source, vocabulary, 40).splitlines()
     answers = 0
     for tokens, gold in zip(lines[2::3], lines[3::3], strict=True):
