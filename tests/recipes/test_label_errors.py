@@ -85,10 +85,7 @@ def test_a_table_that_does_not_fit_is_refused(ranked, sentiment, tmp_path):
     row = ranked[0] | {"correction": "drop"}
     for faulty, words in (
         (row | {"text": "no such text"}, "1 of 1 rows are of no training row of sst2"),
-        (
-            row | {"correction": "positiv"},
-            r"csv:2 label='positiv', allowed: negative, po",
-        ),
+        (row | {"correction": "positiv"}, r"csv:2 label='positiv', allowed: negative, po"),
     ):
         path = write_rows(tmp_path / "errors.csv", [faulty])
         with pytest.raises(DataError, match=words):

@@ -18,7 +18,7 @@ from transformers import (
 import road_ray as rr
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import load_encoder
-from road_ray.objectives.pretraining.registry import OBJECTIVES, objective_class
+from road_ray.objectives.pretraining.registry import OBJECTIVES, objective_class, options_of
 from road_ray.recipes.pretraining.config import ObjectiveConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.published import FAMILIES, publish
@@ -103,8 +103,6 @@ def test_an_unknown_objective_option_or_family_is_refused(attempt):
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():
-    from road_ray.objectives.pretraining.registry import options_of
-
     known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
     assert ObjectiveConfig.model_fields.keys() - {"name", "options"} <= known
 

@@ -1,10 +1,10 @@
 """Search spaces by path and by shipped name; every mistake in one is reported with its line."""
 
-import random
-
 import pytest
 
 from road_ray.config import InvalidConfig, load, override
+from road_ray.distributed.tune.search_config import decode_params
+from road_ray.distributed.tune.study import ask, open_study
 from road_ray.errors import ConfigError
 from road_ray.recipes.sweep.config import SHIPPED, StageConfig, SweepConfig, locate, shipped
 from road_ray.recipes.sweep.trials import base_config, load_sweep, split_by_stage
@@ -60,21 +60,13 @@ def file(tmp_path):
     return path
 
 
-def drawn_from(scope, generator):
-    if scope.choice is not None:
-        return generator.choice(scope.choice)
-    low, high = scope.bounds
-    if scope.kind.endswith("int"):
-        return generator.randint(int(low), int(high))
-    return generator.uniform(low, high)
-
-
 @pytest.mark.parametrize("name", sorted(shipped()))
-def test_shipped_spaces_build_their_base_and_all_their_draws(name):
-    sweep, generator = load_sweep(name), random.Random(0)
+def test_shipped_spaces_build_their_base_and_all_their_draws(name, tmp_path):
+    sweep = load_sweep(name, ["sampler=random"])
     assert sweep.name == name
+    study = open_study(sweep, name, tmp_path)
     for _ in range(25):
-        changes = {key: drawn_from(scope, generator) for key, scope in sweep.space.items()}
+        changes = decode_params(sweep.space, ask(study, sweep).params)
         for stage, values in zip(sweep.stages, split_by_stage(changes), strict=False):
             override(base_config(stage), values)
 

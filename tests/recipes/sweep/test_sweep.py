@@ -51,11 +51,7 @@ DIVERGED = "diverged: step 3: loss nan"
     ("reasons", "error", "told"),
     [
         ((DIVERGED, "disk full", "x"), ResourceError, ["2 of 3", "is 1:\n  disk", "retry_failed"]),
-        (
-            (DIVERGED,) * 3,
-            DivergedError,
-            ["3 of 3", "is 0:\n  diverged: ", "optimizer.peak_lr"],
-        ),
+        ((DIVERGED,) * 3, DivergedError, ["3 of 3", "is 0:\n  diverged: ", "optimizer.peak_lr"]),
     ],
 )
 def test_a_sweep_whose_trials_all_fail_names_the_first_failure_and_the_remedy(

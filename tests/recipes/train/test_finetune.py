@@ -10,21 +10,17 @@ import threading
 
 import pytest
 import torch
+from transformers import ElectraModel
 
-import road_ray as rr
+from road_ray.config import load
 from road_ray.errors import DivergedError
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.recipes.train.prepare import prepare
 from road_ray.training.monitoring.metrics_journal import read_rows
+from road_ray.training.worker import Worker
 from tests.cluster import until
 from tests.runs import weights
-
-
-def test_a_checkpoint_is_a_model_to_start_from(sentiment, span_run, tmp_path):
-    step = span_run.directory / "checkpoints" / "step-00000006"
-    overrides = sentiment | {"init": str(step), "training.steps": 1}
-    assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
 
 
 def test_sigterm_then_the_same_command_gives_the_very_same_weights(
@@ -128,11 +124,6 @@ def test_models_load_without_road_ray(span_run, pretrained, teachers):
 
 
 def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment, pretrained):
-    from transformers import ElectraModel
-
-    from road_ray.config import load
-    from road_ray.training.worker import Worker
-
     config = load(FinetuneConfig, overrides=sentiment | {"init_weights": "none"})
     made = prepare(config, Worker.alone()).model.encoder.state_dict()
     there = ElectraModel.from_pretrained(pretrained.hf_dir).state_dict()

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -14,44 +13,9 @@ from road_ray.data.model_files import head_for
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
-from road_ray.recipes.train.mixture import check_mixture, draws, loss_weights, steps
-from road_ray.recipes.train.prepare import prepare
+from road_ray.recipes.train.mixture import check_mixture, draws, loss_weights
 from road_ray.recipes.train.train import run_training
-from road_ray.training.worker import Worker
 from road_ray.verbs import configure, preset_config
-
-ALONE = Worker.alone()
-
-
-@pytest.fixture
-def made(world, pretrained):
-    """``made(**mixing)``: training of two sentence sets."""
-
-    def make(**mixing: object):
-        chosen = {"data.root": str(world), "data.datasets": ["mnli", "rte"], "data.batch_size": 4}
-        chosen |= {"init": str(pretrained.directory), "training.steps": 6}
-        config = load(
-            MultitaskConfig,
-            overrides=chosen | {f"mixing.{name}": value for name, value in mixing.items()},
-        )
-        return prepare(config, ALONE)
-
-    return make
-
-
-@pytest.mark.parametrize("sampler", ["uniform_dataset", "annealed"])
-def test_steps_from_the_middle_are_those_of_the_whole(made, sampler):
-    prepared = made(passes=2, replacement=False, sampler=sampler)
-
-    def rows(start: int, count: int):
-        streams = {name: stream.since for name, stream in prepared.streams.items()}
-        drawn = islice(steps(streams, prepared.draw, start), count)
-        return [[(b["dataset"], b["rows"].tolist(), b["stats"]) for b in step] for step in drawn]
-
-    whole = rows(0, 6)
-    assert rows(4, 2) == whole[4:]
-    assert all({name for name, *_ in step} == {"mnli", "rte"} for step in whole)
-    assert whole[0][0][2] == {f"mix/{whole[0][0][0]}": float(len(whole[0][0][1]))}
 
 
 def test_weights_and_draws_of_a_task_are_those_of_its_data_sets_with_heads_of_their_own():
@@ -64,14 +28,9 @@ def test_weights_and_draws_of_a_task_are_those_of_its_data_sets_with_heads_of_th
     drawn = Counter(name for step in range(1000) for name in draw(step))
     shares = [drawn[name] / (1000 * config.mixing.passes) for name in rows]
     assert shares == pytest.approx([0.25, 0.25, 0.5], abs=0.03)
-
-
-@pytest.fixture(scope="session")
-def mix(questions) -> dict[str, object]:
-    dropped = ("data.dataset", "data.evaluate_on")
-    remaining = {key: value for key, value in questions.items() if key not in dropped}
-    chosen = {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
-    return remaining | chosen | {"training.steps": 4, "mixing.passes": 2}
+    chosen |= {"mixing.sampler": "annealed", "mixing.passes": 3, "mixing.replacement": False}
+    draw = draws(load(MultitaskConfig, overrides=chosen), rows, 10)
+    assert all({*draw(step)} == {*rows} for step in range(10))
 
 
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):

@@ -17,14 +17,11 @@ SAVING |= {"training.keep_checkpoints_at_end": 9, "training.evaluate_every_steps
 
 
 @pytest.fixture(scope="session")
-def overrides(sentiment, questions, teachers, span_run) -> dict[str, dict[str, object]]:
+def overrides(sentiment, questions, mix, teachers, span_run) -> dict[str, dict[str, object]]:
     """Overrides by verb: spans on two data sets, a mixture with teachers of two of three data sets,
     and a student of three teachers.
     """
-    dropped = ("data.dataset", "data.evaluate_on")
-    mixture = {key: value for key, value in questions.items() if key not in dropped}
-    mixture |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
-    plain = mixture | {"mixing.passes": 2, "data.max_judged_rows": 8}
+    plain = mix | {"training.steps": 6, "data.max_judged_rows": 8}
     listed = str(teachers.directory / "teachers.json")
     taught = {"distillation.host": "process", "distillation.schedule": "linear"}
     return {
@@ -195,7 +192,7 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
     assert "sst2: 204 rows; 3 teachers, rule correctness" in caplog.text
 
 
-ONE = {"distillation.num_teachers": 1}
+ONE, LOSSES = {"distillation.num_teachers": 1}, {"distillation.average_loss": True}
 MISTAKES = [
     ("finetune", {"data.dataset": "sst3"}, 2, "did you mean 'sst2'"),
     ("finetune", {"data.root": "/nowhere"}, 2, "data.root = /nowhere: no such directory"),
@@ -231,12 +228,7 @@ MISTAKES = [
     ("distill", {"distillation.teachers": ["TEACHERS"]}, 4, "(as teachers: TEACHERS/teachers.json"),
     ("distill", {"distillation.answers": "live", "distillation.store": "x"}, 2, "store is given"),
     ("distill", {"distillation.schedule": [[0.5, 1], [0, 0]]}, 2, "[[0.5, 1], [0, 0]]"),
-    (
-        "distill",
-        {"distillation.average_loss": True, "weighting.rule": "mean_probabilities"},
-        2,
-        "average_loss",
-    ),
+    ("distill", LOSSES | {"weighting.rule": "mean_probabilities"}, 2, "average_loss"),
 ]
 
 
