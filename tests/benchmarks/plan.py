@@ -28,31 +28,11 @@ def native_precisions() -> tuple[str, ...]:
 
 
 def row(
-    name: str,
-    peer: str,
-    unit: str,
-    ours: float,
-    theirs: float,
-    *,
-    repeats: int,
-    limit_share: float,
-    memory_mb: tuple[float, float],
-    precision: str = "fp32",
+    name: str, peer: str, unit: str, ours: float, theirs: float, *, precision: str, **facts: Any
 ) -> Row:
     """A row of bench.json: ``ours`` and ``theirs`` in ``unit``, of which more is better."""
-    return {
-        "name": name,
-        "precision": precision,
-        "peer": peer,
-        "unit": unit,
-        "ours": ours,
-        "theirs": theirs,
-        "ratio": ours / theirs,
-        "repeats": repeats,
-        "peak_memory_mb": memory_mb[0],
-        "their_peak_memory_mb": memory_mb[1],
-        "limit_share": limit_share,
-    }
+    row: Row = {"name": name, "precision": precision, "peer": peer, "unit": unit}
+    return row | {"ours": ours, "theirs": theirs, "ratio": ours / theirs} | facts
 
 
 def race_row(
@@ -71,9 +51,10 @@ def race_row(
         unit,
         *(amount / timing.median for timing in both),
         repeats=len(both[0].seconds),
-        limit_share=limit_seconds / both[0].median,
-        memory_mb=(both[0].peak_memory_mb, both[1].peak_memory_mb),
         precision=precision,
+        peak_memory_mb=both[0].peak_memory_mb,
+        their_peak_memory_mb=both[1].peak_memory_mb,
+        limit_share=limit_seconds / both[0].median,
     )
 
 

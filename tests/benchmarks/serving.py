@@ -55,7 +55,7 @@ def serve(plan: Plan) -> list[Row]:
             for number in range(plan.few_repeats):
                 for each in loads:  # in turns, so that other work on the machine meets both
                     loads[each].append(asyncio.run(load(each, clients, plan.load_seconds, number)))
-            memory = _memory_mb(ours), _memory_mb(plain)
+            memory = {"peak_memory_mb": _memory_mb(ours), "their_peak_memory_mb": _memory_mb(plain)}
             rows += _rows(clients, loads[our_port], loads[port], memory)
         return rows
 
@@ -68,9 +68,9 @@ def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Any) -> li
             statistics.median(getattr(load, name) for load in loads) for loads in (ours, theirs)
         )
         share = mine / other / (AIM if name == "requests" else 1.0)
-        peer, repeats = f"plain FastAPI, {clients} clients", len(ours)
-        kept = {"repeats": repeats, "limit_share": share, "memory_mb": memory}
-        rows.append(row("serve", peer, unit, mine, other, **kept))
+        peer, facts = f"plain FastAPI, {clients} clients", {"repeats": len(ours), **memory}
+        facts |= {"precision": "fp32", "limit_share": share}
+        rows.append(row("serve", peer, unit, mine, other, **facts))
     return rows
 
 

@@ -1,8 +1,6 @@
 """Every benchmark at toy size: that it runs, and that its rows say what they promise."""
 
-import importlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,11 +34,6 @@ PLAN = Plan(
 def miniature_world(monkeypatch, world):
     """The data of the benchmarks that read some, for all of a session the same."""
     monkeypatch.setenv("ROAD_DATA", str(world))
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in Path(__file__).parent.glob("*.py")))
-def test_a_benchmark_finds_what_it_imports(name):
-    importlib.import_module(f"tests.benchmarks.{name}")  # `host` and `gpu` run on demand only
 
 
 @pytest.mark.parametrize(
