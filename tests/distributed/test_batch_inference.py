@@ -122,28 +122,22 @@ def test_items_that_are_together_larger_than_the_object_store_pass(cluster):
         assert list(answer(arrays)) == [1_250_000.0 * number for number in range(40)]
 
 
-def test_errors_of_the_model_and_of_the_room_keep_their_kind(cluster, model, tmp_path, capfd):
-    gone = str(tmp_path / "gone")
-    with pytest.raises(CheckpointError), batch_inference(chunk_predictor, gone, OPTIONS, workers=2):
-        pass
-    assert "Traceback" not in capfd.readouterr().err
-    with (
-        pytest.raises(ClusterError, match="room for 4 of 9 teachers"),
-        batch_inference(chunk_predictor, model, OPTIONS, actors="teachers", workers=9),
-    ):
-        pass
-
-
 def dies():
     os._exit(1)
 
 
-def test_an_actor_that_dies_at_its_start_again_and_again_is_an_error(cluster):
-    with (
-        pytest.raises(ClusterError, match="teachers did not answer"),
-        batch_inference(dies, actors="teachers", workers=1),
-    ):
+@pytest.mark.parametrize(
+    ("actor", "how", "error", "message"),
+    [
+        ((chunk_predictor, "/gone", OPTIONS), {"workers": 2}, CheckpointError, "/gone"),
+        ((dies,), {"workers": 9}, ClusterError, "room for 4 of 9 teachers"),
+        ((dies,), {"workers": 1}, ClusterError, "teachers did not answer"),
+    ],
+)
+def test_what_no_actor_can_start_with_keeps_its_kind(cluster, capfd, actor, how, error, message):
+    with pytest.raises(error, match=message), batch_inference(*actor, actors="teachers", **how):
         pass
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_road_predict_runs_on_the_cluster_and_needs_a_file(cluster, road, model, source, tmp_path):

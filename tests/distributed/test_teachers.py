@@ -25,6 +25,7 @@ from tests.tiny_teacher import LABELS, make_batch, make_teacher
 
 pytestmark = pytest.mark.ray
 NLI, MRC = task("nli"), task("mrc")
+SMALL = {"num_cpus": 0.25, "start_timeout_seconds": 180}
 FLOAT16 = {"rtol": 2**-11, "atol": 1e-6}  # what rounding to float16 may change
 
 
@@ -49,21 +50,6 @@ def three(cluster, directories):
 @pytest.fixture(scope="module")
 def local(directories):
     return LocalEnsemble(directories, NLI)
-
-
-@pytest.fixture
-def started(cluster):
-    """``started(directories, **options)``: a pool of its own, ended with the test."""
-    made = []
-
-    def start(places, task=NLI, **options):
-        given = {"num_cpus": 0.25, "start_timeout_seconds": 180} | options
-        made.append(start_teachers(places, task, **given))
-        return made[-1]
-
-    yield start
-    for ensemble in made:
-        ensemble.close()
 
 
 def hasty(ensemble, **changes):
@@ -133,45 +119,45 @@ def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three, record
     assert same(answers, expected)
 
 
-def test_replicas_answer_in_turn_also_after_one_is_killed(started, directories, monkeypatch):
+def test_replicas_answer_in_turn_also_after_one_is_killed(cluster, directories, monkeypatch):
     """Of a relative directory, whose labels a relative map names."""
     monkeypatch.chdir(directories[0].parent)
     label_map = {directories[0].name: {label: label for label in LABELS}}
     options = TeacherOptions(label_map=label_map)
-    ensemble = started([directories[0].name], replicas=2, teacher=options)
-    stream = batches(6)
-    expected = all_answers(ensemble, stream)
-    pids = ensemble.health()
-    assert len(set(pids)) == 2
-    requests = [ensemble.submit(item) for item in stream]
-    assert {actor for ((actor, _),) in requests} == {*ensemble.actors[0]}
-    os.kill(pids[0], signal.SIGKILL)
-    assert same([ensemble.gather(request) for request in requests], expected)
-    assert same(all_answers(ensemble, stream), expected)
-    assert not alive(pids[0])
-    ensemble.close()
+    how = {"replicas": 2, "teacher": options} | SMALL
+    with start_teachers([directories[0].name], NLI, **how) as ensemble:
+        stream = batches(6)
+        expected = all_answers(ensemble, stream)
+        pids = ensemble.health()
+        assert len(set(pids)) == 2
+        requests = [ensemble.submit(item) for item in stream]
+        assert {actor for ((actor, _),) in requests} == {*ensemble.actors[0]}
+        os.kill(pids[0], signal.SIGKILL)
+        assert same([ensemble.gather(request) for request in requests], expected)
+        assert same(all_answers(ensemble, stream), expected)
+        assert not alive(pids[0])
     with pytest.raises(ClusterError, match="the ensemble is closed"):
         ensemble.submit(stream[0])
 
 
-def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):
+def test_a_teacher_that_cannot_come_back_stops_the_run(cluster, tmp_path):
     place = make_teacher(tmp_path / "lost", 0)
     (first,) = batches(1)
-    ensemble = started([place])
-    ensemble.gather(ensemble.submit(first))
-    shutil.rmtree(place)
-    os.kill(ensemble.health()[0], signal.SIGKILL)
-    with pytest.raises(RoadError, match=r"teacher 0 of 1 .*lost\): .*lost"):
+    with start_teachers([place], NLI, **SMALL) as ensemble:
         ensemble.gather(ensemble.submit(first))
+        shutil.rmtree(place)
+        os.kill(ensemble.health()[0], signal.SIGKILL)
+        with pytest.raises(RoadError, match=r"teacher 0 of 1 .*lost\): .*lost"):
+            ensemble.gather(ensemble.submit(first))
 
 
-def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(started, tmp_path):
-    ensemble = started([make_teacher(tmp_path / "slow", 0)])
+def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(cluster, tmp_path):
     (first,) = batches(1)
-    client = hasty(ensemble, timeout_seconds=0.01, start_timeout_seconds=0.01)
-    os.kill(ensemble.health()[0], signal.SIGSTOP)
-    with pytest.raises(ClusterError, match=r"(?s)replaced and did not answer again.*kept:"):
-        client.gather(client.submit(first))
+    with start_teachers([make_teacher(tmp_path / "slow", 0)], NLI, **SMALL) as ensemble:
+        client = hasty(ensemble, timeout_seconds=0.01, start_timeout_seconds=0.01)
+        os.kill(ensemble.health()[0], signal.SIGSTOP)
+        with pytest.raises(ClusterError, match=r"(?s)replaced and did not answer again.*kept:"):
+            client.gather(client.submit(first))
 
 
 def test_a_mistake_in_the_batch_names_the_teacher(three):

@@ -7,6 +7,7 @@ import hashlib
 import json
 import socket
 import threading
+from contextlib import ExitStack
 from functools import cache
 
 import httpx
@@ -54,18 +55,15 @@ def predictor_of(tmp_path_factory):
 @pytest.fixture
 def client(predictor_of):
     """Start the interface of a head with settings and return its client."""
-    started = []
+    with ExitStack() as stack:
 
-    def start(name="classify", token=None, **settings):
-        predictor, config = predictor_of(name), ServingConfig(model="m", **settings)
-        digest = digest_of(token) if token else None
-        api = build_api(predictor, config, digest, "127.0.0.5")
-        started.append(TestClient(api, base_url="http://localhost"))
-        return started[-1].__enter__()
+        def start(name="classify", token=None, **settings):
+            predictor, config = predictor_of(name), ServingConfig(model="m", **settings)
+            digest = digest_of(token) if token else None
+            api = build_api(predictor, config, digest, "127.0.0.5")
+            return stack.enter_context(TestClient(api, base_url="http://localhost"))
 
-    yield start
-    for item in started:
-        item.__exit__(None, None, None)
+        yield start
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -135,14 +133,7 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
         (b'{"text": "a", "id": NaN}', 422, "valid", "id.str", "nan", "text_pair"),
         (b'{"text": 1e999}', 422, "valid string", "text", "inf", "text_pair"),
         (b'{"text": null}', 422, "valid string", "text", None, "text_pair"),
-        (
-            b'[{"text": "a"},{},1,2]',
-            413,
-            "most 3 items",
-            "body",
-            "[{'text': 'a'}, {}, 1, 2]",
-            "text",
-        ),
+        (b"[{}, 1, 2, 3]", 413, "most 3 items", "body", "[{}, 1, 2, 3]", "text"),
         (json.dumps([{"text": "a " * 1100}]).encode(), 413, "tokens", "[0]", 1100, "most 1000"),
         (json.dumps({"text": "a" * 20_000}).encode(), 413, "bytes", "body", 20_012, "9000 bytes"),
     ],

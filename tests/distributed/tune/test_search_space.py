@@ -28,6 +28,8 @@ RANGES = [
     ({}, "exactly one of"),
     ({"uniform": [0, 1], "unifrom": [0, 2]}, "unifrom(?s:.)*no such key(?s:.)*: uniform, "),
 ]
+TWO = {"metric": ["m", "n"], "mode": ["max", "min"]}
+CHOSEN = {"space": {"b": {"choice": [1, 2]}}}
 
 
 @pytest.mark.parametrize(
@@ -38,16 +40,10 @@ RANGES = [
         ({"scheduler": "abc"}, "asha"),
         ({"sampler": "grid"}, "whole numbers or choices"),
         ({"metric": ["m", "n"], "mode": ["max"]}, "a mode for each"),
-        ({"metric": ["m", "n"], "mode": ["max", "min"]}, "scheduler: none"),
-        (
-            {"metric": ["m", "n"], "mode": ["max", "min"], "scheduler": "none", "sampler": "gp"},
-            "nsga2",
-        ),
+        (TWO, "scheduler: none"),
+        (TWO | {"scheduler": "none", "sampler": "gp"}, "nsga2"),
         ({"points": [{"a.c": 1}]}, "a.c"),
-        (
-            {"points": [{"b": 3}], "space": {"b": {"choice": [1, 2]}}},
-            r"b = 3 is none of its values: choice \[1, 2\]",
-        ),
+        (CHOSEN | {"points": [{"b": 3}]}, r"b = 3 is none of its values: choice \[1, 2\]"),
         ({"points": [{"b": 5.0}], "space": {"b": {"uniform": [0, 1]}}}, r"uniform \[0.0, 1.0\]"),
         ({"points": [{"b": None}], "space": {"b": {"uniform": [0, 1]}}}, "b = None is none of"),
         ({"points": [{"b": 2.5}], "space": {"b": {"int": [1, 4]}}}, "b = 2.5 is none of its"),
