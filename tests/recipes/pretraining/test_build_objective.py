@@ -142,8 +142,7 @@ def test_a_head_that_init_has_not_is_new_and_told(attempt, pretrained, caplog):
 
 
 def test_parts_of_an_objective_that_no_model_has_are_new_and_told(attempt, tmp_path, caplog):
-    chosen = {"objective__name": "teams", "generator__scale": 1.0, "training__steps": 1}
-    chosen |= {"objective__options__shared_layers": 1, "console": "plain"}
+    chosen = {"objective__name": "teams", "training__steps": 1, "console": "plain"} | MORE["teams"]
     assert attempt("first", **chosen).code == 0
     attempt("second", init=tmp_path / "first", **chosen).good()
     assert "lm_head; new: detection_layer, detection_head" in caplog.text

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,36 +88,30 @@ def test_a_worker_that_does_not_lead_writes_nothing(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-class Recorder:
-    def __init__(self, fail_at=None):
-        self.rows, self.closed, self.fail_at = [], [], fail_at
-
-    def log(self, step, metrics):
-        if step == self.fail_at:
-            raise ConnectionError("tracker is down")
-        self.rows.append((step, dict(metrics)))
-
-    def start(self):
-        return Tracker(self.log, self.closed.append)
-
-
-def unreachable():
-    raise ConnectionError("no server")
-
-
 def test_a_failing_tracker_is_noted_once_and_no_row_is_lost(tmp_path, caplog):
-    bad, good = Recorder(fail_at=2), Recorder()
-    trackers = {"none": unreachable, "bad": bad.start, "good": good.start}
+    told, closed = {"bad": [], "good": []}, []
+
+    def start(kind):
+        def log(step, metrics):
+            if (kind, step) == ("bad", 2):
+                raise ConnectionError("tracker is down")
+            told[kind].append((step, dict(metrics)))
+
+        if kind == "none":
+            raise ConnectionError("no server")
+        return Tracker(log, lambda failed: closed.append((kind, failed)))
+
+    trackers = {kind: partial(start, kind) for kind in ("none", "bad", "good")}
     with quiet(tmp_path, trackers=trackers) as journal:
         for step in range(1, 5):
             journal.write(step, {"a": step})
-    assert [step for step, _ in bad.rows] == [1]
-    assert good.rows == [(step, {"a": step}) for step in range(1, 5)]
+    assert told["bad"] == [(1, {"a": 1})]
+    assert told["good"] == [(step, {"a": step}) for step in range(1, 5)]
     assert len(rows(tmp_path)) == 4
     events = [(row["tracker"], row["error"]) for row in rows(tmp_path, "events.jsonl")]
     assert events == [("none", "no server"), ("bad", "tracker is down")]
     assert caplog.text.count("tracker is down") == 1
-    assert (bad.closed, good.closed) == ([], [False])
+    assert closed == [("good", False)]
 
 
 def test_a_tracker_may_end_the_run_and_hears_that_it_failed(tmp_path):
