@@ -133,7 +133,10 @@ def test_a_host_that_is_cut_off_is_done_without(
     hosts.cut()
     began, before = time.monotonic(), len(rows_of(run))
     # The run may go on at once after that.
-    until(lambda: watched.look() and re.search(r"worker \d+ .*failed", log.read_text()), 240, 0.05)
+    told = re.compile(r"worker \d+ .*failed")
+    assert until(lambda: watched.look() and told.search(log.read_text()), 240, 0.05), (
+        log.read_text()
+    )
     noticed = time.monotonic() - began
     reached(before + 40, 240)
     record_property("network cut: noticed after", f"{noticed:.1f} s")
