@@ -80,6 +80,7 @@ def test_the_share_is_operations_over_rate(monkeypatch):
     [
         ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
         ("NVIDIA H100 PCIe", 756e12, 51e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12, 19.5e12),
         ("NVIDIA L4", 121e12, 30.3e12),
     ],
 )
