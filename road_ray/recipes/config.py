@@ -213,4 +213,5 @@ class DemoConfig(RunConfig):
     """Number of teachers or students that train at the same time, one core each."""
 
     def without_effect(self) -> dict[str, str]:
-        return of_parallel_runs("demo", self.max_concurrent)
+        reason = "every run of `road demo` trains in one process on one core\n    fix: leave it out"
+        return dict.fromkeys(WORKER_KEYS, reason)

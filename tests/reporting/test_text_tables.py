@@ -65,7 +65,7 @@ def test_of_several_runs_the_majority_is_one_row_with_its_deviation():
 
 
 def test_one_tag_for_every_word_misleads():
-    scores = entity_scores([["O", "O"], ["O"]], [["O", "B-PER"], ["O"]])
+    scores, _ = entity_scores([["O", "O"], ["O"]], [["O", "B-PER"], ["O"]])
     lines = lines_of("names", scores)
     assert [line.split()[1] for line in lines if "accuracy" in line] == ["66.67", "66.67"]
     assert lines[-1] == "note: names: the model predicts one tag for every word"
