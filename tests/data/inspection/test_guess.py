@@ -143,6 +143,7 @@ def test_the_files_beside_a_training_file_are_its_other_splits(tmp_path):
     entry = {"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"}
     files = {"train": place, "dev": dev, "test": test}
     assert guess(place).entry == entry | {"low": 0.0, "high": 5.0} | files
+    assert guess(place).source.name == "sts"
 
 
 def test_labels_of_the_dev_split_are_among_them(tmp_path):
