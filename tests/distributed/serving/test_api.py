@@ -340,11 +340,10 @@ def test_a_token_is_read_from_the_environment_and_is_not_short(monkeypatch):
 
 def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):
     monkeypatch.delenv("ROAD_TOKEN", raising=False)
-    road("serve", tmp_path / "none", "--host", "0.0.0.0").refused(2, "host = 0.0.0.0")
-    road("serve", tmp_path / "none", "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN").refused(
-        2, "ROAD_TOKEN"
-    )
-    road("serve", tmp_path / "none", "max_request_row=3").refused(2, "max_request_rows")
+    line = ("serve", tmp_path / "none")
+    road(*line, "--host", "0.0.0.0").refused(2, "host = 0.0.0.0")
+    road(*line, "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN").refused(2, "ROAD_TOKEN")
+    road(*line, "max_request_row=3").refused(2, "max_request_rows")
     road("serve", publish(tmp_path / "encoder", "electra")).refused(4, "has no head of a task")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
