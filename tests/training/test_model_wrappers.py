@@ -166,8 +166,8 @@ def steps_of(objective, worker):
 
     def steps(start):
         if not objective.sparse:  # a second head has labels of its own, as QuAC's have
-            batches = (b | {"labels/second": b["labels"] % 2} for b in stream.since(2 * start))
-            return accumulated(batches, 2)
+            drawn = stream.since(2 * start)
+            return accumulated((b | {"labels/second": b["labels"].clamp(max=1)} for b in drawn), 2)
         draw = partial(draw_datasets, list(streams), 2)
         return mixed(streams, lambda step: draw(seed=15, step=step), start=start)
 
