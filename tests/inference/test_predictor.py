@@ -205,6 +205,9 @@ def test_a_list_of_words_in_a_cell_of_a_table_is_no_text(exported):
     with pytest.raises(DataError, match=r"the row: broken JSON: .*seen \"\['Ada'"):
         model(words=str(words[:2]))
     assert model(words="[Reuters] Ada")["words"] == ["[", "Reuters", "]", "Ada"]
+    first, *empty = model([{"words": words}, {"words": []}, {"text": "  "}])
+    assert first == model(words=words)  # rows without words end nothing
+    assert [(row["tags"], row["words"]) for row in empty] == [([], [])] * 2
 
 
 @pytest.mark.parametrize("option", [{"n_best": 2}, {"threshold": 0.5}])

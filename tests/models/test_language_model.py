@@ -31,9 +31,12 @@ def test_parts_make_the_whole_language_model(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_all_of_one_family_can_be_shared(family):
+def test_all_of_one_family_can_be_shared_and_embeddings_with_a_small_electra(family):
     main = size(family)
-    generator, detector = new_language_model(main, 50), new_discriminator(main, 50)
-    share(generator, detector, "all")
-    assert generator.base_model is detector.base_model
-    generator(input_ids=torch.randint(5, 50, (2, 9))).logits.sum().backward()
+    small = size_of("electra", hidden_size=16, heads=1, embedding_size=main.embedding_size)
+    for shape, tying in ((main, "all"), (small, "embeddings")):
+        generator, detector = new_language_model(shape, 50), new_discriminator(main, 50)
+        share(generator, detector, tying)
+        assert (generator.base_model is detector.base_model) == (tying == "all")
+        assert decoder(generator).weight is detector.get_input_embeddings().weight
+        generator(input_ids=torch.randint(5, 50, (2, 9))).logits.sum().backward()
