@@ -80,8 +80,10 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, reports, error, re
     def run(place, record, on_report):
         raise error
 
+    spend(tmp_path, 2)
     performed(tmp_path, run)
     record = reports[-1]["record"]
+    assert (record.teacher_seconds, record.seconds) == (3.0, 50.0)  # its budget counts it
     assert reports[-1].keys() == {"record"}
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
     assert "Traceback" in (one_trial.trial_directory(tmp_path, 2) / "error.txt").read_text()
