@@ -159,6 +159,9 @@ def test_two_sets_share_a_head_with_labels_by_name(tokenizer, tmp_path):
     assert first.features.gold["labels"].tolist() == [0, 1]
     assert second.features.gold["labels"].tolist() == third.features.gold["labels"].tolist()
     assert second.features.gold["labels"].tolist() == [1, 0]
+    known = REVIEW | {"train": "b.csv", "task": "boolq", "label_map": {"bad": "no", "good": "yes"}}
+    split = load_split("mine", "train", source(tmp_path, mine=known), tokenizer)
+    assert split.features.gold["labels"].tolist() == [1, 0]
 
 
 def test_labels_in_another_spelling_are_those_of_the_task(tmp_path, tokenizer):
