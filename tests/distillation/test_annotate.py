@@ -204,6 +204,21 @@ def test_gold_and_teachers_share_the_loss():
     assert outputs.logits.grad.abs().sum() > 0
 
 
+def test_spans_learn_from_start_and_end_without_question_and_padding():
+    start, end, soft = torch.randn(1, 6), torch.randn(1, 6), torch.randn(1, 2, 6)
+    batch = {
+        "input_ids": torch.ones(1, 6),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]]),
+        "token_type_ids": torch.tensor([[0, 0, 1, 1, 1, 0]]),
+        **{f"{name}_positions": torch.tensor([2]) for name in ("start", "end")},
+        **{"soft_logits": soft, "kd_keep": torch.ones(1, 2).bool()},
+    }
+    outputs = SimpleNamespace(start_logits=start, end_logits=end, loss=torch.tensor(0.0))
+    both = torch.stack([start, end], 1)[..., seen := [0, 2, 3, 4]]
+    expected = kd_loss(both, soft[..., seen], temperature=2.0)
+    assert_close(student_loss(outputs, batch, temperature=2.0, kd_weight=1.0), expected)
+
+
 def test_mistakes_are_told():
     outputs, batch = classified()
     with pytest.raises(ConfigError, match="kd_weight"):
