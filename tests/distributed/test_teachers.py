@@ -89,6 +89,19 @@ def test_a_batch_is_sent_to_the_cluster_once(three, monkeypatch):
     assert len(sent) == 1
 
 
+def test_another_process_asks_the_same_teachers(cluster, three):
+    (single,) = batches(1)
+
+    @cluster.remote(num_cpus=0)
+    def ask(ensemble, batch):
+        with ensemble:
+            return ensemble.gather(ensemble.submit(batch)).numpy()
+
+    answer = cluster.get(ask.remote(three, single), timeout=120)
+    expected = three.gather(three.submit(single))  # still alive: a copy does not own them
+    assert torch.equal(torch.tensor(answer), expected)
+
+
 def test_a_teacher_killed_in_mid_stream_changes_nothing(three):
     stream = batches(8)
     weigh = weighting.resolve("correctness")
