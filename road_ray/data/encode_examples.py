@@ -206,8 +206,8 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
         values |= {label: known.get(label) for label in written}
         mapped = [f"{v!r} = {name}" for v, name in dataset.label_map.items() if v != name]
         allowed = ", ".join([*names, *mapped])
-    pairs = zip(examples, labels, strict=True)
-    if wrong := [(e, x) for e, of_row in pairs for x in of_row if values[x] is None]:
+    unusable = ([x for x in of_row if values[x] is None] for of_row in labels)
+    if wrong := [(e, bad[0]) for e, bad in zip(examples, unusable, strict=True) if bad]:
         others = f"; {len(wrong) - 1} more rows have one that is not" if wrong[1:] else ""
         raise DataError(
             f"{wrong[0][0].where} label={wrong[0][1]!r}, allowed: {allowed}{others}\n"

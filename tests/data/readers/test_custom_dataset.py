@@ -418,7 +418,7 @@ def test_numbers_of_classes_have_the_names_of_the_features(gold_of, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["joy", "mirth"], r":1 label='mirth', allowed: joy, anger, fear"),
+        (["joy", "mirth", "envy"], r":1 label='mirth', allowed: joy, anger, fear\n"),
         (["joy", "joy"], r":1 .*'joy' occurs twice"),
         ("joy", r":1 labels='joy': no list of labels"),
         ({"joy": 1}, r":1 .*no list of labels"),
