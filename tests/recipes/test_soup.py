@@ -15,7 +15,8 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
-from road_ray.recipes.evaluate import average_models, evaluate_ensemble, greedy_members
+from road_ray.recipes.config import CombineConfig
+from road_ray.recipes.evaluate import average_models, combine, evaluate_ensemble, greedy_members
 from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
 from tests.tiny_teacher import make_teacher
 
@@ -55,6 +56,21 @@ def test_a_greedy_soup_keeps_what_does_not_lower_the_score():
 
     assert greedy_members([*map(Path, "abc")], score) == [Path("b"), Path("a")]
     assert asked == ["a", "b", "c", "bc", "ba"]
+
+
+def test_members_of_a_soup_are_compared_under_the_limits_of_the_first(
+    models, tmp_path, monkeypatch
+):
+    for model, length in zip(models, (32, 24, 16), strict=True):
+        (model / "road_ray.json").write_text(json.dumps({"max_length_tokens": length}))
+    members = [{"directory": str(model)} for model in models]
+    (tmp_path / "teachers.json").write_text(json.dumps({"teachers": members}))
+    alike = Mock(return_value={"eval/mnli/ensemble_accuracy": 50.0})
+    monkeypatch.setattr("road_ray.recipes.evaluate.evaluate_ensemble", alike)
+    keys = {"combine": "greedy", "init": str(tmp_path / "teachers.json")}
+    combine(CombineConfig(run_dir=tmp_path / "soup", data={"datasets": ["mnli"]}, **keys))
+    lengths = [call.args[1].max_length_tokens for call in alike.call_args_list]
+    assert lengths == [32] * 6  # three alone, two joined, the soup
 
 
 @pytest.mark.parametrize(
