@@ -205,7 +205,10 @@ def test_a_required_key_that_nobody_set_is_told(write: Write) -> None:
     assert "optimizer is not set" in _mistakes(Needy, overrides=["task=a"])
 
 
-@pytest.mark.parametrize("content", ["", "# nothing\n", "optimizer:\nweighting: ~\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "# nothing\n", "---\n", "null\n", "\ufeff", "optimizer:\nweighting: ~\n"],
+)
 def test_an_empty_file_or_section_changes_nothing(write: Write, content: str) -> None:
     base = {"optimizer": {"peak_lr": 1.0}}
     assert load(Example, base=base, path=write(content)).optimizer.peak_lr == 1.0
@@ -303,18 +306,9 @@ def test_what_is_written_is_read_back_equal(write: Write, config: Example) -> No
     assert load(Example, base=to_dict(config)) == config
 
 
-_WORDS = st.text(string.ascii_letters, max_size=5)  # "inf" and "nan" among them
-
-
-@settings(deadline=None, max_examples=200)
-@given(wrong=st.floats() | st.integers() | st.booleans() | _WORDS | st.none())
+@pytest.mark.parametrize("wrong", [-0.1, 2, float("nan"), float("inf"), True, "inf", "a", None])
 def test_only_weights_between_0_and_1_are_taken(wrong: Any) -> None:
-    number = isinstance(wrong, int | float) and not isinstance(wrong, bool)
-    if number and 0 <= wrong <= 1:
-        assert load(Example, overrides={"weighting.wrong": wrong}).weighting.wrong == wrong
-        return
-    with pytest.raises(ConfigError, match="allowed: 0 <= value <= 1"):
-        load(Example, overrides={"weighting.wrong": wrong})
+    assert "allowed: 0 <= value <= 1" in _mistakes(overrides={"weighting.wrong": wrong})
 
 
 class Beside(Config):

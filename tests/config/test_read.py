@@ -26,24 +26,6 @@ def test_values_follow_yaml_1_2(file: Path) -> None:
     assert read_yaml(file).values == expected | {"1": "x"}
 
 
-def test_every_key_and_item_knows_its_line(file: Path) -> None:
-    file.write_text("# head\n\na:\n  # why\n  b: 1\n\n  c:\n  - x\n  - {d: 2}\n")
-    assert read_yaml(file).lines == {
-        ("a",): 3,
-        ("a", "b"): 5,
-        ("a", "c"): 7,
-        ("a", "c", 0): 8,
-        ("a", "c", 1): 9,
-        ("a", "c", 1, "d"): 9,
-    }
-
-
-def test_an_empty_file_is_an_empty_mapping(file: Path) -> None:
-    for content in ("", "# only a comment\n", "---\n", "null\n", "\ufeff"):
-        file.write_text(content, encoding="utf-8")
-        assert read_yaml(file).values == {}
-
-
 def test_anchors_may_be_merged_and_set_anew(file: Path, recwarn: pytest.WarningsRecorder) -> None:
     file.write_text("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: &one 2\nd: *one\n")
     values = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": 2, "d": 2}
