@@ -18,23 +18,15 @@ space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}
 """
 
 
-@pytest.fixture
-def done(tmp_path):
-    """A sweep that an earlier start has finished."""
-    (tmp_path / "mine.yaml").write_text(FILE)
-    directory = tmp_path / "sweep"
+@pytest.mark.usefixtures("drawn_figures")
+def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, tmp_path):
+    file, directory = tmp_path / "mine.yaml", tmp_path / "sweep"
+    file.write_text(FILE)
     trials = [
         Record(0, {"optimizer.peak_lr": rate}, "complete", (value,), figures={"a": 1.0})
         for rate, value in ((0.001, 0.5), (0.002, 0.25))
     ]
-    config = load_sweep(tmp_path / "mine.yaml", {"run_dir": str(directory)})
-    leave_trials(config, *trials)
-    return tmp_path / "mine.yaml", directory
-
-
-@pytest.mark.usefixtures("drawn_figures")
-def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, done):
-    file, directory = done
+    leave_trials(load_sweep(file, {"run_dir": str(directory)}), *trials)
     result = road("sweep", file, "--run-dir", directory).good()
     best, other = result.out.splitlines()[2:4]
     assert (best.split(), other.split()) == (["1", "0.25", "2.00e-03"], ["0", "0.50", "1.00e-03"])
