@@ -2,7 +2,6 @@
 editors.
 """
 
-import enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,10 +11,6 @@ from pydantic import Field, PositiveInt
 
 from road_ray.config import Config, json_schema
 from road_ray.config.schema import allowed, at, format_key, format_value
-
-
-class Colour(enum.Enum):
-    RED = "red"
 
 
 class Inner(Config):
@@ -38,7 +33,7 @@ class Example(Config):
     pair: tuple[int, str] = (1, "a")
     table: dict[str, Inner] = Field(default_factory=dict)
     choice: Literal["a", "b"] | None = None
-    colour: Colour = Colour.RED
+    colour: str = Field("red", json_schema_extra={"enum": ["red"]})
     either: int | Literal["auto"] = "auto"
     code: str = Field("a", min_length=1)
     some: tuple[str, ...] = Field(("a",), min_length=1)
