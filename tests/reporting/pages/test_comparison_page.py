@@ -174,13 +174,14 @@ def arm(name, mean, parameters=1_000_000, right=None, published=None):
 
 
 @pytest.fixture
-def table():
+def directory(tmp_path):
+    """The directory of a comparison."""
     test = {"data_set": "sst2", "metric": "accuracy", "arm": "mean", "against": "none"}
     test |= {"difference": 2.0, "low": 1.0, "high": 3.0, "p_value": 0.01, "effect_size": 4.0}
     test |= {"pairs": 2, "needed_pairs": 3, "p_holm": 0.02}
     alone, together = arm("teachers-sst2: single teachers", 80.0), arm("the ensemble", 82.5)
     together |= {"seeds": [0], "figures": {"sst2/accuracy": {"mean": 82.5}}}
-    return {
+    table = {
         "comparison": "low_resource",
         "about": "few labels",
         "source": "no published table",
@@ -190,10 +191,6 @@ def table():
         "tests": [test],
         "failed": [{"arm": "mean", "seed": 2, "error": "out of memory"}],
     }
-
-
-@pytest.fixture
-def directory(table, tmp_path):
     (tmp_path / "table.json").write_text(json.dumps(table, indent=2))
     return tmp_path
 
