@@ -29,23 +29,18 @@ def parts(text):
     return YAML(typ="safe").load(front), body
 
 
-@pytest.fixture
-def card(tmp_path):
-    """``card(architecture, lineage, family)``: front matter and body of a card in ``tmp_path``."""
-
-    def write(architecture, lineage, family="electra"):
-        config = {"architectures": [architecture], "model_type": family}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        text = write_card(tmp_path, lineage).read_text(encoding="utf-8")
-        return parts(text)
-
-    return write
+def card_of(place, architecture, lineage=LINEAGE):
+    """The card of a model in a directory: that of a run is ``hf``."""
+    place.mkdir(exist_ok=True)
+    config = {"architectures": [architecture], "model_type": "electra"}
+    (place / "config.json").write_text(json.dumps(config))
+    return write_card(place, lineage).read_text(encoding="utf-8")
 
 
-def test_the_front_matter_reads_back_and_figures_lineage_and_loading_are_told(card, tmp_path):
+def test_the_front_matter_reads_back_and_figures_lineage_and_loading_are_told(tmp_path):
     from huggingface_hub import ModelCard
 
-    front, body = card("ElectraForQuestionAnswering", LINEAGE)
+    front, body = parts(card_of(tmp_path, "ElectraForQuestionAnswering"))
     assert "Encoder of the family `electra` with a head for the task `mrc`" in body
     read_back = ModelCard.load(tmp_path / "README.md").data
     assert read_back.eval_results[0].metric_value == 61.25
@@ -78,16 +73,9 @@ def test_the_front_matter_reads_back_and_figures_lineage_and_loading_are_told(ca
     assert "ElectraForQuestionAnswering.from_pretrained" in body
 
 
-def card_of(run, architecture, lineage=LINEAGE):
-    """The card of a run's model."""
-    (run / "hf").mkdir()
-    (run / "hf" / "config.json").write_text(json.dumps({"architectures": [architecture]}))
-    return write_card(run / "hf", lineage).read_text(encoding="utf-8")
-
-
 def test_what_the_run_tells_is_told_and_limits_follow_from_it(run_directory, write_run, tmp_path):
     more = LINEAGE | {"max_length_tokens": 256}
-    text = card_of(run_directory, "ElectraForQuestionAnswering", more)
+    text = card_of(run_directory / "hf", "ElectraForQuestionAnswering", more)
     for said in (
         "# student-1",
         "road distill config.resolved.yaml",
@@ -99,7 +87,7 @@ def test_what_the_run_tells_is_told_and_limits_follow_from_it(run_directory, wri
         assert said in text
     data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
     run = write_run(tmp_path / "r", data=data, tracking={"api_key": "very-secret-value"})
-    text = card_of(run, "ElectraForPreTraining")
+    text = card_of(run / "hf", "ElectraForPreTraining")
     for said in ("miniature data set", "1,000 rows", "Judged on 400 rows", "type: miniature"):
         assert said in text
     assert "very-secret-value" not in text
@@ -116,15 +104,16 @@ def test_own_data_of_the_hub_is_named_as_it_is_there(write_run, tmp_path, more, 
     figures = {"eval/mine/accuracy": 90.0, "eval/here/accuracy": 80.0}
     lineage = {"task": "mine", "datasets": ["mine", "here"], "metrics": figures}
     run = write_run(tmp_path / "r", data=data)
-    matter, _ = parts(card_of(run, "BertForSequenceClassification", lineage))
+    matter, _ = parts(card_of(run / "hf", "BertForSequenceClassification", lineage))
     assert matter["datasets"] == ["acme/reviews"]
     (mine, here) = [result["dataset"] for result in matter["model-index"][0]["results"]]
     assert mine == {"name": "mine", "type": "acme/reviews", "config": "films", "split": split}
     assert here == {"name": "here", "type": "here", "split": "dev"}
 
 
-def test_an_encoder_without_a_task_is_a_pre_trained_one(card):
-    front, body = card("ElectraForPreTraining", {"corpus": {"rows": 12}, "metrics": {"train/x": 1}})
+def test_an_encoder_without_a_task_is_a_pre_trained_one(tmp_path):
+    lineage = {"corpus": {"rows": 12}, "metrics": {"train/x": 1}}
+    front, body = parts(card_of(tmp_path, "ElectraForPreTraining", lineage))
     assert "pipeline_tag" not in front
     assert "pre-trained on a text corpus" in body
     assert "- corpus.rows: `12`" in body
@@ -143,7 +132,7 @@ EVIL = [
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
+def test_text_of_others_is_text_in_the_card(evil, tmp_path):
     lineage = LINEAGE | {
         "task": evil,
         "datasets": [evil],
@@ -153,7 +142,7 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
         "teachers": [{"directory": evil, "weights_sha256": evil}],
         "metrics": {f"eval/{evil}/f1": 61.25},
     }
-    front, body = card("ElectraForQuestionAnswering", lineage)
+    front, body = parts(card_of(tmp_path, "ElectraForQuestionAnswering", lineage))
     assert front["library_name"] == "transformers"
     assert printable(evil) in front["tags"]
     assert "evil" not in front["tags"]
@@ -172,9 +161,10 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
     assert not {"\u202e", "\u2066"} & set(body)
 
 
-def test_every_glue_task_stands_under_its_own_name(card):
+def test_every_glue_task_stands_under_its_own_name(tmp_path):
     figures = {"eval/sst2/accuracy": 91.0, "eval/qqp/accuracy": 88.0, "eval/qqp/f1": 85.0}
-    front, _ = card("BertForSequenceClassification", LINEAGE | {"metrics": figures}, "bert")
+    lineage = LINEAGE | {"metrics": figures}
+    front, _ = parts(card_of(tmp_path, "BertForSequenceClassification", lineage))
     (model,) = front["model-index"]
     assert [
         (r["dataset"]["name"], r["dataset"]["config"], [m["value"] for m in r["metrics"]])
@@ -188,7 +178,7 @@ def test_no_path_of_this_machine_is_in_a_card(write_run, tmp_path, monkeypatch):
     lineage = LINEAGE | {"init": "/home/ada/secret/models/mini", "teachers": [teacher]}
     data = {"dataset": "squad_v2", "root": "/home/ada/secret/data"}
     run = write_run(tmp_path / "runs" / "s", data=data, init="/home/ada/secret/models/mini")
-    text = card_of(run, "ElectraModel", lineage)
+    text = card_of(run / "hf", "ElectraModel", lineage)
     assert str(tmp_path) not in text
     assert "/home/ada" not in text
     assert "- init: `.../models/mini`" in text
