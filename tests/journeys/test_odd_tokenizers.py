@@ -17,7 +17,7 @@ from road_ray.inference.load_model import load
 from tests.data.test_equals_transformers import KINDS, MAKERS, bert_with
 from tests.published import publish
 from tests.row_files import write_rows
-from tests.runs import plain_logits
+from tests.runs import edit, plain_logits
 
 TEXTS = [" ".join(["a"] * n) for n in (1, 20, 56, 59, 97)] + ["a dull film", "the café"]
 
@@ -97,9 +97,7 @@ def test_a_padding_id_that_configuration_and_tokenizer_give_differently(
     road, reviews, tmp_path, family
 ):
     init = publish(tmp_path / "init", family)
-    config = json.loads((init / "config.json").read_text())
-    config["pad_token_id"] = {"bert": 3, "roberta": 0, "mpnet": 3}[family]
-    (init / "config.json").write_text(json.dumps(config))
+    edit(init / "config.json", pad_token_id={"bert": 3, "roberta": 0, "mpnet": 3}[family])
     model = trained(road, reviews, init, tmp_path)
     assert_close(predicted(model, TEXTS), plain(model, TEXTS), rtol=1e-4, atol=1e-5)
 

@@ -6,6 +6,7 @@ import gzip
 import lzma
 import pwd
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -110,13 +111,9 @@ def test_problems_of_tells_what_is_wrong_with_each_file(tmp_path):
 @pytest.fixture
 def homeless(monkeypatch):
     """As ``docker --user 12345``: no HOME, and a number that no user has."""
-
-    def nobody(number: int) -> None:
-        raise KeyError(number)
-
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.delenv("ROAD_CACHE", raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in ("HOME", "ROAD_CACHE", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", Mock(side_effect=KeyError))
 
 
 def test_a_home_is_written_out_and_other_paths_are_left(monkeypatch, tmp_path):
@@ -145,8 +142,7 @@ def test_without_a_home_the_cache_must_be_named(homeless):
         resolve_root("~/x")
 
 
-def test_other_places_below_a_home_are_told_too(homeless, monkeypatch):
-    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+def test_other_places_below_a_home_are_told_too(homeless):
     with pytest.raises(ConfigError, match=r"init = ~/x: Could not determine home"):
         require_init("~/x")
     with pytest.raises(ClusterError, match=r"(?s)no home directory for Ray's token.*fix: RAY_AUTH"):
