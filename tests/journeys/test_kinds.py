@@ -1,5 +1,5 @@
-"""Choices go the whole way: files, training, figures, predictions, a teacher's logits; questions
-with the joint head are judged again.
+"""Choices go the whole way: files, training, figures, predictions, teachers; questions with the
+joint head are judged again.
 """
 
 import json
@@ -10,19 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 import road_ray as rr
-from road_ray.data.batching import BatchStream
-from road_ray.data.catalog import task
-from road_ray.data.config import SourceConfig
-from road_ray.data.load_split import load_split
-from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.annotate import annotate
-from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.schedule import Schedule
-from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
 from road_ray.inference.load_model import load
-from road_ray.models.multitask import load_trained
-from road_ray.objectives.supervised import Supervised
 from tests.row_files import write_rows
 
 
@@ -63,20 +52,6 @@ def test_figures_and_predictions(trained):
     row, model = {"question": "where?", "choices": list("abcde")}, load(str(trained.directory))
     plain = torch.tensor(replace(model, record={})(row)["scores"]).log() / temperature
     assert model(row)["scores"] == pytest.approx(plain.softmax(-1).tolist(), abs=1e-5)
-
-
-def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(trained, root):
-    name, chosen = "commonsenseqa", task("commonsense")
-    split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(trained.hf_dir))
-    stream = BatchStream(split.features, 4, seed=0, pad_id=0)
-    ensemble = LocalEnsemble([trained.hf_dir, trained.hf_dir], chosen)
-    student = load_trained(str(trained.hf_dir), chosen).eval()
-    (batch,) = annotate([stream[0]], ensemble, resolve("mean"))
-    with torch.no_grad():
-        torch.testing.assert_close(batch["soft_logits"], student(batch))
-    terms = Supervised(student, kd_weight=Schedule("constant", 0.5), temperature=4.0)(batch).terms
-    assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
-    assert terms[name].count == (batch["labels"] != -100).sum()
 
 
 def test_choices_from_a_file_are_a_teacher(settings, root, tmp_path):
