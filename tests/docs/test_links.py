@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import ROOT
 from tests.test_architecture import ROWS
 
-ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 MAP = ROOT / "docs" / "architecture.md"

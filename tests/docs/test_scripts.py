@@ -9,7 +9,6 @@ import runpy
 import subprocess
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -17,8 +16,8 @@ from pydantic import BaseModel
 from road_ray.config.schema import at
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
+from tests.docs.blocks import ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "results"
 TEXTS = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*") if p.suffix in {".md", ".sh"})]

@@ -22,8 +22,8 @@ from tests.published import publish
 
 pytestmark = [pytest.mark.guide, pytest.mark.usefixtures("drawn_figures")]
 EXAMPLES = ROOT / "examples"
-SHORT = ("training.steps=3", "data.batch_size=4", "console=quiet", "optimizer.warmup_steps=1")
 KEYS = {"training.steps": 3, "data.batch_size": 4, "console": "quiet", "optimizer.warmup_steps": 1}
+SHORT = [f"{key}={value}" for key, value in KEYS.items()]
 
 
 def commands_of(name: str) -> list[list[str]]:
@@ -163,15 +163,10 @@ def test_cluster_job_is_complete():
     configure(line[0], path=ROOT / line[1], overrides=[word for word in line if "=" in word])
 
 
-def test_python(place, monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    from importlib import import_module
-
-    main = import_module("own_csv").main
-    labels = main(**dict(item.split("=") for item in SHORT[2:3]), **{"training.steps": 3})
+def test_python(place):
+    labels = runpy.run_path(str(EXAMPLES / "own_csv.py"))["main"](**KEYS)
     assert len(labels) == 2
     assert {*labels} <= {"happy", "unhappy"}
-    del sys.modules["own_csv"]
 
 
 @pytest.fixture

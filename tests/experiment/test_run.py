@@ -25,6 +25,7 @@ from road_ray.recipes.train.train import run_training
 from road_ray.reporting.records.run_record import read_run
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
+from tests.docs.blocks import ROOT
 
 SIZES: dict[str, dict[str, object]] = {
     "road_distillation": {"data.max_rows": 20, "data.max_length_tokens": 96}
@@ -199,9 +200,6 @@ def test_a_bug_in_one_arm_costs_no_other_result_and_skips_what_needs_it(tiny, mo
     assert "second, seed 0: first/seed-0/student failed: TypeError: a bug" in str(error.value)
     table = table_of(Path(given["run_dir"]))
     assert [arm["seeds"] for arm in table["arms"]] == [[0], [], []]
-
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers_only(
