@@ -9,8 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Service(BaseHTTPRequestHandler):
     """What is asked of it is for ``do_GET`` and the like to say."""
 
-    def answer(self, status: int, body: str = "") -> None:
+    def answer(self, status: int, body: str = "", *headers: tuple[str, str]) -> None:
         self.send_response(status)
+        for header in headers:
+            self.send_header(*header)
         self.end_headers()
         self.wfile.write(body.encode())
 

@@ -1,6 +1,5 @@
 """Labels of an LLM behind an address: a server that speaks the protocol, and its faults."""
 
-import asyncio
 import json
 import math
 import os
@@ -9,57 +8,24 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse
 
 import road_ray as rr
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import label_rows as module
 from road_ray.inference.label_rows import LabelSettings, label_of, label_rows, shares_of
 from road_ray.system.files import sha256_of
+from tests.distributed.web_service import Service, serving
 
 SECRET = "sk-very-secret-key"
-HTML = HTMLResponse("<html><body>Sign in</body></html>")
 UNLABELLED = {"choices": [{"message": {"content": "As a model"}}]}
-
-
-class Server:
-    """A chat server; ``answer(text, body, count)`` gives the response to the ``count``-th request
-    with this text.
-    """
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        self.answer = completion
-        self.keys: set[str] = set()
-        app, self.lock = FastAPI(), threading.Lock()
-
-        @app.get("/v1/models")
-        def models():
-            return {"data": [{"id": "tiny"}]}
-
-        @app.post("/v1/chat/completions")
-        async def complete(request: Request):
-            body = await request.json()
-            text = body["messages"][0]["content"].rpartition("Text: ")[2]
-            self.keys.add(request.headers.get("authorization", ""))
-            self.asked[text] += 1
-            answer = self.answer(text, body, self.asked[text])
-            return await answer if asyncio.iscoroutine(answer) else answer
-
-        config = uvicorn.Config(app, port=0, log_level="error")
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-        port = self.server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+# What is no completion: a status and a body.
+HTML = 200, "<html><body>Sign in</body></html>"
 
 
 def good(text: str) -> float:
@@ -81,10 +47,29 @@ def completion(text: str, body: dict, count: int):
 
 @pytest.fixture
 def server():
-    server = Server()
-    yield server
-    server.server.should_exit = True
-    server.thread.join()
+    """A chat server; ``answer(text, body, count)`` gives the response to the ``count``-th request
+    with this text.
+    """
+    chat, lock = SimpleNamespace(answer=completion, asked=Counter(), keys=set()), threading.Lock()
+
+    class Chat(Service):
+        def do_GET(self):
+            self.answer(200, json.dumps({"data": [{"id": "tiny"}]}))
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            text = body["messages"][0]["content"].rpartition("Text: ")[2]
+            with lock:
+                chat.keys.add(self.headers["Authorization"])
+                chat.asked[text] += 1
+                count = chat.asked[text]
+            answer = chat.answer(text, body, count)
+            with suppress(ConnectionError):  # of one that waited no longer
+                self.answer(*(answer if isinstance(answer, tuple) else (200, json.dumps(answer))))
+
+    with serving(Chat) as address:
+        chat.url = f"http://{address}/v1"
+        yield chat
 
 
 @pytest.fixture
@@ -134,7 +119,7 @@ def without_logprobs(text, body, count):
 
 def refuses_logprobs(text, body, count):
     if body.get("logprobs"):
-        return JSONResponse({"error": "logprobs are not supported"}, 400)
+        return 400, "logprobs are not supported"
     return without_logprobs(text, body, count)
 
 
@@ -152,14 +137,10 @@ def now_and_then(fault):
     return lambda text, body, count: completion(text, body, count) if count > 1 else fault(text)
 
 
-async def slow(text):
-    await asyncio.sleep(0.5)
-
-
 FAULTS = {
-    "429": lambda text: JSONResponse({}, 429, {"retry-after": "0"}),
-    "500": lambda text: JSONResponse({"error": "out of memory"}, 500),
-    "timeout": slow,
+    "429": lambda text: (429, "", ("retry-after", "0")),
+    "500": lambda text: (500, "out of memory"),
+    "timeout": lambda text: time.sleep(0.5),
     "HTML": lambda text: HTML if text != TEXTS[0] else completion(text, {"logprobs": True}, 1),
     "no choices": lambda text: {"choices": []} if text != TEXTS[0] else completion(text, {}, 1),
 }
@@ -178,8 +159,8 @@ def test_a_fault_that_passes_is_asked_again(label, server, fault):
 
 LASTING = {
     "HTML": (lambda text, body, count: HTML, ConfigError, "no chat completion: .*Sign in"),
-    "wrong key": (lambda *_: JSONResponse({"error": "key"}, 401), ConfigError, "HTTP 401"),
-    "500": (lambda *_: JSONResponse({}, 500), ResourceError, "HTTP 500.* 7 times"),
+    "wrong key": (lambda *_: (401, "key"), ConfigError, "HTTP 401"),
+    "500": (lambda *_: (500, ""), ResourceError, "HTTP 500.* 7 times"),
     "no label": (lambda *_: UNLABELLED, DataError, "name no label"),
 }
 
