@@ -14,7 +14,6 @@ from transformers import (
     AutoTokenizer,
 )
 
-import road_ray
 from road_ray.data.catalog import TASKS
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
@@ -142,16 +141,6 @@ def test_a_published_model_of_several_labels_predicts_as_plain_transformers(tmp_
     assert (none, every) == ([], list(labels))
     with pytest.raises(ConfigError, match=r"threshold = 1.5\n  allowed: 0 to 1"):
         load(tmp_path, threshold=1.5)
-
-
-def test_one_row_and_a_list_and_chunks_agree(exported):
-    model = road_ray.load(exported("sentiment"))
-    texts = ["a fine film", "dull", "a long and very tedious film about nothing at all"]
-    alone = [model(text)["score"] for text in texts]
-    together = [item["score"] for item in model(texts)]
-    chunked = [item["score"] for item in model.predict((("", {"text": text}) for text in texts), 2)]
-    assert together == pytest.approx(alone, abs=1e-5)
-    assert chunked == pytest.approx(alone, abs=1e-5)
 
 
 @pytest.mark.parametrize(
