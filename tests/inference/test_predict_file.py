@@ -1,10 +1,10 @@
 """Files of rows in every format give the same predictions; a killed run resumes at its chunk."""
 
-import contextlib
 import csv
 import datetime
 import io
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -310,35 +310,31 @@ def test_an_output_that_exists_is_never_overwritten(directory, rows_file, tmp_pa
         assert other.count == 0
 
 
-def whole_outputs(path, seed):
-    """Have three processes write one output, kill some at random; return their exit codes."""
-    drawn = random.Random(seed)
-
-    def write(owner):
-        try:
-            file = PartialOutput(path, "row", {"owner": owner % 2})  # one may resume another's
+def write_output(path, owner):
+    """Write an output; the exit code is 3 if another process does or has done so."""
+    try:  # one may resume another's
+        with closing(PartialOutput(path, "row", {"owner": owner % 2})) as file:
             for chunk in range(file.count // 3, 6):
                 file.append([{"id": str(3 * chunk + n), "owner": owner % 2} for n in range(3)])
                 time.sleep(0.001 * owner)
             finish(file, None)
-            file.close()
-        except (ResourceError, ConfigError) as error:
-            os._exit(3 if re.search("another process|already exists", str(error)) else 1)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
+    except (ResourceError, ConfigError) as error:
+        sys.exit(3 if re.search("another process|already exists", str(error)) else 1)
 
-    started = []
-    for owner in range(3):
-        if (child := os.fork()) == 0:
-            write(owner)
-        started.append(child)
-    for child in started:
+
+def whole_outputs(path, seed):
+    """Have three processes write one output, kill some at random; return their exit codes."""
+    drawn, process = random.Random(seed), multiprocessing.get_context("fork").Process
+    children = [process(target=write_output, args=(path, owner)) for owner in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
         if drawn.random() < 0.3:
             time.sleep(drawn.random() * 0.005)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in started]
+            child.kill()
+    for child in children:
+        child.join()
+    return [child.exitcode for child in children]
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.long)])
