@@ -8,9 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from torch.testing import assert_close
-from transformers import BatchEncoding
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    BatchEncoding,
+)
 
 from road_ray.data.catalog import task
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Task
@@ -60,8 +65,6 @@ class Echo(Ensemble):
 
 
 def test_weights_cast_once_answer_as_autocast_over_fp32_does(tmp_path):
-    from transformers import AutoModelForSequenceClassification
-
     ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
     place = make_teacher(tmp_path)
     plain = AutoModelForSequenceClassification.from_pretrained(place).eval()
@@ -78,8 +81,6 @@ def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
 
 
 def test_a_teacher_of_questions_answers_as_the_plain_model_does_and_padding_is_no_answer(tmp_path):
-    from transformers import AutoModelForQuestionAnswering
-
     first, directory = make_batch(0), make_teacher(tmp_path, kind="mrc")
     output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))
     logits = Teacher(directory, MRC).logits(**inputs_of(first))
@@ -99,8 +100,6 @@ def test_logits_that_are_not_finite_name_the_teacher(tmp_path):
 
 
 def test_a_head_that_is_not_in_the_file_is_refused(tmp_path):
-    from safetensors.torch import load_file, save_file
-
     file = make_teacher(tmp_path) / "model.safetensors"
     weights = load_file(file)
     del weights["classifier.out_proj.weight"]
@@ -191,7 +190,7 @@ KEEP = torch.tensor([True, True])
 def classified() -> tuple[SimpleNamespace, dict]:
     logits = torch.tensor([[1.0, 0.0], [0.5, 0.0]], requires_grad=True)
     batch = {"soft_logits": SOFT, "kd_keep": KEEP, "labels": torch.tensor([0, 1])}
-    loss = torch.nn.functional.cross_entropy(logits, batch["labels"])
+    loss = functional.cross_entropy(logits, batch["labels"])
     return SimpleNamespace(logits=logits, loss=loss), batch
 
 
@@ -241,7 +240,7 @@ def test_unknown_answers_are_behind_the_row_where_models_ignore_them():
 def test_a_batch_without_labels_learns_from_the_teachers_alone():
     outputs, batch = classified()
     unknown = batch | {"labels": torch.tensor([-100, -100])}
-    outputs.loss = torch.nn.functional.cross_entropy(outputs.logits, unknown["labels"])
+    outputs.loss = functional.cross_entropy(outputs.logits, unknown["labels"])
     assert outputs.loss.isnan()
     loss = student_loss(outputs, unknown, kd_weight=0.25)
     assert_close(loss, 0.25 * kd_loss(outputs.logits, SOFT, temperature=2.0))

@@ -3,7 +3,11 @@
 import pytest
 import torch
 from torch.nn import functional
-from transformers import AutoModelForSequenceClassification
+from transformers import (
+    AutoModelForSequenceClassification,
+    ElectraForQuestionAnswering,
+    TrainingArguments,
+)
 
 import road_ray as rr
 from road_ray.data.catalog import task
@@ -34,8 +38,6 @@ def batch_of(examples: list[dict]) -> dict:
 
 def arguments(directory, **options):
     """Those of a trainer that writes and tells nothing."""
-    from transformers import TrainingArguments
-
     quiet = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True}
     return TrainingArguments(output_dir=str(directory / "out"), **(quiet | options))
 
@@ -43,10 +45,6 @@ def arguments(directory, **options):
 @pytest.fixture
 def trainer(tmp_path):
     """``trainer(**options)``: one on spans; the student has the shape of its two teachers."""
-    from transformers import ElectraForQuestionAnswering
-
-    from road_ray.distillation.hf_trainer import DistillationTrainer
-
     directories = [make_teacher(tmp_path / str(seed), seed, kind="mrc") for seed in (1, 2)]
 
     def make(accumulate: int = 1, size: int = 8, more: dict | None = None, **options):
@@ -60,7 +58,7 @@ def trainer(tmp_path):
             "lr_scheduler_type": "constant",
         }
         sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
-        return DistillationTrainer(
+        return rr.DistillationTrainer(
             model=student,
             args=arguments(tmp_path, **{"max_steps": 1, **plain, **sizes, **(more or {})}),
             train_dataset=rows(),
@@ -112,17 +110,13 @@ def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
 
 
 def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path):
-    from transformers import ElectraForSequenceClassification
-
-    from road_ray.distillation.hf_trainer import DistillationTrainer
-
     directory = make_teacher(tmp_path / "teacher", 1, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
     mapped = {"LABEL_0": "sport", "LABEL_1": "politics", "LABEL_2": "art"}
     own = Task("topic", Classify(("art", "politics", "sport")))
     examples = rows(16, labels=3)
-    student = ElectraForSequenceClassification.from_pretrained(directory)
+    student = AutoModelForSequenceClassification.from_pretrained(directory)
     with Ensemble([directory], task=own, host="process", label_map=mapped) as ensemble:
-        first = DistillationTrainer(
+        first = rr.DistillationTrainer(
             model=student,
             args=arguments(tmp_path, max_steps=2),
             train_dataset=examples,
@@ -136,7 +130,7 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path):
             plain = student.eval()(batch["input_ids"], batch["attention_mask"]).logits
         torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])
         assert first.train().training_loss > 0
-        smoothed = DistillationTrainer(
+        smoothed = rr.DistillationTrainer(
             model=student,
             args=arguments(tmp_path, label_smoothing_factor=0.3),
             ensemble=ensemble,
@@ -151,8 +145,6 @@ def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path):
 
 @pytest.mark.slow
 def test_the_trainer_distils_from_texts_of_a_collator(tmp_path):
-    from road_ray.distillation.hf_trainer import DistillationTrainer
-
     head = {"head": "ForSequenceClassification", "labels": ("negative", "positive")}
     tokenizer = tokenizer_of("electra", TEXTS[:1], 120)
     directory = publish(tmp_path / "student", "electra", tokenizer=tokenizer, **head)
@@ -168,7 +160,7 @@ def test_the_trainer_distils_from_texts_of_a_collator(tmp_path):
     sizes = {"max_steps": 2, "per_device_train_batch_size": 3, "remove_unused_columns": False}
     with rr.Ensemble(teachers, task="sst2", host="process", student_tokenizer=tokenizer) as opened:
         for weight in (0.0, 1.0):
-            trainer = DistillationTrainer(
+            trainer = rr.DistillationTrainer(
                 model=AutoModelForSequenceClassification.from_pretrained(directory),
                 args=arguments(tmp_path, **sizes),
                 train_dataset=data,

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import AutoModel
 
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, layer_map
 from road_ray.errors import ConfigError
@@ -34,8 +35,6 @@ def test_a_layer_that_is_not_there_is_refused(layers):
 
 
 def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path):
-    from transformers import AutoModel
-
     directory = make_teacher(tmp_path)
     ids = torch.randint(5, 24, (2, 7), generator=torch.Generator().manual_seed(0))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0]}

@@ -30,7 +30,7 @@ from road_ray.distillation.stored_ensemble import (
 from road_ray.distillation.teacher import inputs_of, some_rows
 from road_ray.distillation.teacher_directory import teacher_entry
 from road_ray.errors import CheckpointError, DataError, ResourceError
-from tests.tiny_teacher import make_teacher
+from tests.tiny_teacher import make_batch, make_teacher
 
 NLI, MRC = task("nli"), task("mrc")
 WHO = {
@@ -211,20 +211,11 @@ def test_a_run_that_has_a_table_open_keeps_it_and_one_that_labels_its_directory(
     assert read(tables, 1, 4)
 
 
-def batch(*numbers: int, spans: bool = False, length: int = 10) -> dict:
+def batch(*numbers: int, kind: str = "nli") -> dict:
     """Rows that are known by their number; the second half of each fifth row is padding."""
-    rows = []
-    for number in numbers:
-        generator = torch.Generator().manual_seed(number)
-        rows.append(torch.randint(5, 24, (length,), generator=generator))
-    ids = torch.stack(rows)
-    mask = torch.ones_like(ids)
-    for index, number in enumerate(numbers):
-        if number % 5 == 0:
-            mask[index, length // 2 :] = 0
-    given = {"input_ids": ids * mask, "attention_mask": mask}
-    gold = torch.tensor([number % 3 for number in numbers])
-    return given | ({"start_positions": gold, "end_positions": gold} if spans else {"labels": gold})
+    pairs = [make_batch(number, kind=kind, size=2) for number in numbers]
+    rows = [some_rows(pair, [number % 5 == 0]) for pair, number in zip(pairs, numbers, strict=True)]
+    return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
 
 class Counted:
@@ -317,7 +308,7 @@ def test_only_the_teacher_that_is_new_is_started(school):
 
 def test_spans_are_kept_without_padding_and_served_at_any_width(school):
     stored, live = school(MRC)
-    given = batch(1, 5, spans=True)
+    given = batch(1, 5, kind="mrc")
     label(stored, live, given)
     narrow = ask(stored, given)
     exact = ask(LocalEnsemble(live.directories, MRC), given)
