@@ -1,6 +1,5 @@
 """A recipe gives the same here and in Ray workers; errors keep their class, dead workers return."""
 
-import logging
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+import ray
 import torch
 
 from road_ray.data.load_split import resolve_root
@@ -57,8 +57,6 @@ class Slow:
 
 def wait_for(slow, context):
     """Ask twice; when it began and ended."""
-    import ray
-
     start = time.time()
     for _ in range(2):
         ray.get(slow.answer.remote(), timeout=60)
@@ -135,8 +133,6 @@ def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch)
 
 
 def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
-    import ray
-
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(connection, "require_token", lambda create: None)
     with socket.socket() as taken:  # bound, not listening: no other program can answer
@@ -234,8 +230,6 @@ class TestCluster:
             launch(report, RunConfig(workers=9, run_dir=tmp_path))
 
     def test_room_that_others_hold_is_not_waited_for_in_vain(self, monkeypatch):
-        import ray
-
         holder = ray.remote(num_cpus=2)(Slow).remote()
         ray.get(holder.answer.remote(), timeout=60)
         monkeypatch.setattr(room_module, "_BUSY_SECONDS", 1.0)
@@ -280,31 +274,25 @@ class TestCluster:
         with pytest.raises(DataError, match="row 2"):
             run_all(one, [1, 2, 4], PARALLEL)
 
-    def test_an_exception_of_any_kind_costs_no_other_result_and_is_told_at_once(self, tmp_path):
+    def test_an_exception_of_any_kind_costs_no_other_result_and_is_told_at_once(
+        self, tmp_path, monkeypatch
+    ):
         """The second run ends only when the driver has told the error of the first."""
         told = tmp_path / "told"
 
-        class Teller(logging.Handler):
-            def emit(self, record):
-                if "TypeError" in record.getMessage():
-                    told.touch()
+        def tell(words, *about):
+            if "TypeError" in words % about:
+                told.touch()
 
         def one(config, context):
             if config == 1:
                 raise TypeError("no such thing")
             if config == 3:  # Ray cannot make it again here
                 raise httpx.HTTPStatusError("status 500", request=None, response=None)
-            end = time.monotonic() + 60
-            while not told.exists() and time.monotonic() < end:
-                time.sleep(0.05)
-            return told.exists()
+            return until(told.exists, 60)
 
-        log, handler = logging.getLogger(parallel_runs.__name__), Teller()
-        log.addHandler(handler)
-        try:
-            runs = run_all(one, [1, 2, 3], PARALLEL, return_errors=True)
-        finally:
-            log.removeHandler(handler)
+        monkeypatch.setattr(parallel_runs._log, "error", tell)
+        runs = run_all(one, [1, 2, 3], PARALLEL, return_errors=True)
         assert runs[1] is True
         assert type(runs[0]) is RoadError
         assert str(runs[0]) == "TypeError: no such thing"

@@ -1,6 +1,5 @@
 """A worker group: deaths, failures, and the messages between driver and workers."""
 
-import time
 from functools import partial
 from unittest.mock import Mock
 
@@ -16,6 +15,7 @@ from road_ray.errors import ClusterError, DataError
 from road_ray.models import precision
 from road_ray.models.precision import default_device
 from road_ray.training.run_context import RunContext
+from tests.cluster import until
 
 
 def test_workers_that_die_for_ever_are_an_error_of_the_cluster(tmp_path):
@@ -122,9 +122,7 @@ def test_a_worker_that_waits_for_a_failed_one_ends(tmp_path, monkeypatch):
     messages = Messages(tmp_path)
     messages.fail(DataError("x"))
     with messages.reach(RunContext()):
-        end = time.monotonic() + 10
-        while not ended and time.monotonic() < end:
-            time.sleep(0.05)
+        assert until(lambda: ended, 10)
     assert ended[0] == 1
 
 
