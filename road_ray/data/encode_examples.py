@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where", "accepted", "language")
-FORMAT = 11
+FORMAT = 10
 """Version of encoding and file layout: raise it when the same example gives another file."""
 
 
@@ -247,6 +247,8 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     try:
         with np.load(path, allow_pickle=False) as archive:  # the zip format has checksums
             stored: dict[str, Any] = {name: archive[name] for name in archive.files}
+        if stored.pop("key").item() != key:
+            raise ValueError("it is the file of other rows")
         gold = {n.removeprefix(_GOLD): stored.pop(n) for n in list(stored) if n.startswith(_GOLD)}
         parts = {name: value if value.ndim else value.item() for name, value in stored.items()}
         return Features(gold=gold, **parts)
@@ -257,7 +259,7 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     features = make()
     arrays: dict[str, Any] = {f"{_GOLD}{name}": values for name, values in features.gold.items()}
     others = {n: v for n, v in vars(features).items() if n != "gold" and v is not None}
-    arrays |= {name: np.asarray(value) for name, value in others.items()}
+    arrays |= {name: np.asarray(value) for name, value in (others | {"key": key}).items()}
     content = io.BytesIO()
     np.savez(content, **arrays)
     try:

@@ -213,11 +213,13 @@ def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, w
 def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
     made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
     load_or_encode(tmp_path, "k", lambda: made)
-    path = tmp_path / "k.features"
+    load_or_encode(tmp_path, "of others", lambda: made)
+    path, other = tmp_path / "k.features", tmp_path / "of others.features"
     whole = path.read_bytes()
+
     place = whole.index(made.tokens.tobytes())
     flipped = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
-    for content in (whole[: len(whole) // 2], b"", flipped):
+    for content in (whole[: len(whole) // 2], b"", other.read_bytes(), flipped):
         path.write_bytes(content)
         assert load_or_encode(tmp_path, "k", lambda: made) is made
         assert "is damaged" in caplog.text
