@@ -157,8 +157,8 @@ def sweep(size: int, place: Path) -> dict[str, float]:
             assert asked["number"] == number
             record = one_trial.read(place, number)
             assert record is not None
-            one_trial.write(place, replace(record, state="complete", **outcome(number)))
-            searcher.on_trial_complete(str(number))
+            ended = replace(record, state="complete", **outcome(number))
+            searcher.on_trial_complete(str(number), {one_trial.RECORD: ended})
 
     driven, _ = timed(drive)
     again, records = timed(lambda: search(config, "growth", place, none_needed))
