@@ -226,10 +226,12 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
     )
 
 
-def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
-    """Return the examples of a split below ``root``, or from the hub."""
+def read_examples(
+    entry: Dataset, split: str, root: Path | None, *, unlabelled: bool = False
+) -> list[Example]:
+    """Return the examples of a split below ``root``, or from the hub; see ``read_split``."""
     check_own_names(entry)
-    read = read_split(entry, root, split)
+    read = read_split(entry, root, split, unlabelled=unlabelled)
     if entry.dev_fraction is None or split == "test":
         return read
     held = held_out(read, entry.dev_fraction, entry.name)
@@ -378,7 +380,7 @@ def read_unlabelled_rows(names: Sequence[str], dataset: str, source: SourceConfi
                     f"{entry.name} of kind {type(task.kind).__name__}\n"
                     "  allowed: data sets of the same kind, and files"
                 )
-            rows = read_examples(other, "train", root_of(name, source))
+            rows = read_examples(other, "train", root_of(name, source), unlabelled=True)
         else:
             raise ConfigError(
                 f"data.unlabelled: {name}: no such file, and no data set of that name\n"

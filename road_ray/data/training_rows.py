@@ -81,7 +81,7 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
             lines = ((f"{path}:{n}", line.strip()) for n, line in numbered_lines(path))
             rows = ((where, {"text": line}) for where, line in lines if line)
     entry = replace(dataset, layout=layout, columns=columns)
-    examples = table_examples(str(path), rows, entry, "test")
+    examples = table_examples(str(path), rows, entry, labelled=False)
     return [example.unlabelled() for example in examples]
 
 

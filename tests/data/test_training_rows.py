@@ -37,6 +37,20 @@ def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
     assert len({e.id for e in split.examples}) == len(split.examples)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "row", "entry"),
+    [
+        ("squad_v2", {"context": "the red apple", "question": "which?"}, {"kind": "span"}),
+        ("sst2", {"text": "a fine film", "label": None}, {"text": "text", "labels": ["0", "1"]}),
+    ],
+)
+def test_a_named_set_needs_no_labels(train, tmp_path, dataset, row, entry):
+    own = {"train": str(write_rows(tmp_path / "asked.jsonl", [row])), **entry}
+    *_, last = train(dataset, "mine", sets={"mine": own}).examples
+    assert last.where.startswith(str(tmp_path))
+    assert last == last.unlabelled()
+
+
 def test_a_column_of_text_may_be_called_answers(tmp_path):
     path = write_rows(tmp_path / "x.jsonl", [{"answers": "forty-two", "id": 7}])
     own = {"train": "t.csv", "text": ["answers"], "labels": ["a", "b"]}

@@ -193,10 +193,9 @@ def _add_labels(made: Guess, place: str) -> None:
     label, counts = str(entry.get("label")), Counter[str]()
     signs = {"-": "-"} if any(row.get(label) == "+" for _, row in source.rows["train"]) else {}
     dataset = replace(dataset, negative_labels=True, label_map=signs)
-    # As rows of a test split: those without a label are told where the training reads them.
-    split = "train" if made.kind == "tag" else "test"
+    needed = made.kind == "tag"  # of others, rows without a label are told by the training
     for rows in (source.rows[name] for name in ("train", "dev") if name in source.rows):
-        counts += label_counts(table_examples(place, rows, dataset, split), made.kind)
+        counts += label_counts(table_examples(place, rows, dataset, needed), made.kind)
     seen = _shown_values(counts)
     if made.kind == "regress":
         try:

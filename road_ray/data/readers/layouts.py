@@ -259,21 +259,24 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
-def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]:
+def read_split(
+    dataset: Dataset, root: Path | None, split: str, *, unlabelled: bool = False
+) -> list[Example]:
     """Return the examples of ``train``, ``dev`` or ``test`` below ``root``, in order of its files;
     without a root, those of the Hugging Face hub.
 
-    A file may also be compressed as ``.gz``. Train and dev need labels, those of test may be
-    hidden. Raises ``DataError`` if a file is missing or damaged, ``ConfigError`` if the entry has
-    no such split.
+    A file may also be compressed as ``.gz``. Train and dev need labels, unless they are read as
+    ``unlabelled``; those of test may be hidden. Raises ``DataError`` if a file is missing or
+    damaged, ``ConfigError`` if the entry has no such split.
     """
     layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
+    labelled = split != "test" and not unlabelled
     if root is None:
         rows: Rows = hub_rows(dataset, split)
         if convert := layout.from_hub:
             rows = ((where, convert(row, where)) for where, row in rows)
         columns = (dataset.hub and dataset.hub.columns) or dataset.columns
-        return table_examples(dataset.name, rows, replace(dataset, columns=columns), split)
+        return table_examples(dataset.name, rows, replace(dataset, columns=columns), labelled)
     examples: list[Example] = []
     for name, path in zip(names, found_paths(dataset, root, split), strict=True):
         if path is None:
@@ -294,7 +297,7 @@ def read_split(dataset: Dataset, root: Path | None, split: str) -> list[Example]
             rows = layout.rows(path, columns, split != "test")
         else:
             rows = own_rows(dataset.reader, path)
-        examples += table_examples(str(path), rows, replace(dataset, columns=columns), split)
+        examples += table_examples(str(path), rows, replace(dataset, columns=columns), labelled)
     return examples
 
 
@@ -323,14 +326,14 @@ def own_rows(reader: str, path: Path) -> Iterator[tuple[str, Row]]:
         ) from error
 
 
-def table_examples(name: str, rows: Rows, dataset: Dataset, split: str) -> list[Example]:
+def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> list[Example]:
     """Return the examples of a file, or of a split of the hub, with the task's names of labels.
 
-    Rows without a label are dropped with a warning where labels are needed; in a test split a label
+    Rows without a label are dropped with a warning if they must be ``labelled``; else a label
     that is empty, or below 0 where no label is, is None. Raises ``DataError`` with the place of a
     row in another layout, for repeated ids, and if no row is left.
     """
-    layout, labelled = LAYOUTS[dataset.layout], split != "test"
+    layout = LAYOUTS[dataset.layout]
     last: tuple[str, Row] = (name, {})
 
     def noted() -> Iterator[tuple[str, Row]]:

@@ -124,7 +124,7 @@ def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
     hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
     hub |= {"choices": {"label": ["A", "B"], "text": ["bank", "mall"]}}
     entry = dataset("commonsenseqa")
-    assert table_examples("hub", [(f"{path}:1", hub)], entry, "train") == [found]
+    assert table_examples("hub", [(f"{path}:1", hub)], entry, labelled=True) == [found]
 
 
 def test_swag_as_published(tmp_path):
