@@ -96,7 +96,7 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
     if tied := tie(read_sweep(done.directory)):
         yield tied
     page, study = done.directory / "report.html", done.directory / "study.journal"
-    yield f"sweep: {done.directory}   report: {page}   optuna-dashboard {config.storage or study}"
+    yield f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}"
     for trial in done.best[:1]:
         place, verb = model_of(done.directory, trial, config), VERBS[config.stages[-1].verb]
         yield f"next: {verb.following(place, has_model=(place / 'hf').exists())}"

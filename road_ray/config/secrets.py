@@ -1,12 +1,9 @@
-"""Secrets in addresses (URLs), in URLs of databases and in mappings that leave the process:
-configurations, which are recorded, refuse them; output masks them."""
+"""Secrets in addresses (URLs) and in mappings that leave the process: configurations, which are
+recorded, refuse them; output masks them."""
 
 import os
 import re
-import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,13 +27,6 @@ _NO_SECRETS = (  # words that together name something else: a path, an entry of 
     ({"key"}, {"ssl", "tls"}),
     ({"token"}, {"pad", "mask", "special", "cls", "sep", "unk", "bos", "eos"}),
     ({"auth"}, {"mode"}),
-)
-PASSWORD = "ROAD_SWEEP_PASSWORD"
-# Dialects that Optuna supports. Others, such as ODBC, load libraries that the URL names.
-_DIALECTS = ("sqlite", "mysql", "mariadb", "postgresql")
-# Options of the connection. Others can run statements, send local files or load plugins.
-_OPTION = re.compile(
-    r"charset|user|host|port|unix_socket|ssl\w*|passfile|application_name|(\w+_)?timeout"
 )
 # Shorter values, such as "1", are not masked inside other text, where they occur by chance.
 _SHORTEST_CHARACTERS = 6
@@ -79,7 +69,7 @@ def refuse_secret(address: str) -> None:
             f"the address holds a key ({secret}), and configurations are recorded\n"
             "    allowed: an address without user, password, token, key or signature; credentials "
             "come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, "
-            "MLFLOW_TRACKING_TOKEN, ROAD_SWEEP_PASSWORD) or the storage's credentials file"
+            "MLFLOW_TRACKING_TOKEN) or the storage's credentials file"
         )
 
 
@@ -90,66 +80,6 @@ def _is_secret(name: str) -> bool:
     if any(words & secret and words & other for secret, other in _NO_SECRETS):
         return False
     return bool(words & _SECRET_WORDS or _SECRET_PARTS.search(name))
-
-
-def check_database(url: str) -> str:
-    """Return ``url``. Raises ``ValueError`` for a URL with a password, because configurations are
-    recorded, and for a database that is in memory or that Optuna does not support.
-    """
-    from sqlalchemy.engine import URL, make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        place = make_url(url)
-    except (ArgumentError, ValueError):  # of a port that is no number: what it holds is not known
-        place = URL.create("", password="@" if "@" in url else None)
-    if place.password or secret_in(url):
-        raise ValueError(
-            "holds a password, and configurations are recorded; leave it out "
-            f"(mysql+pymysql://me@host/db) and set {PASSWORD} in the environment"
-        )
-    if (dialect := place.get_backend_name()) not in _DIALECTS:
-        raise ValueError(
-            f"is no URL of a database that Optuna supports\n    allowed: {', '.join(_DIALECTS)}, "
-            "as in sqlite:///study.db or mysql+pymysql://me@host/db"
-        )
-    if unknown := [name for name in place.query if not _OPTION.fullmatch(name)]:
-        raise ValueError(
-            f"has options that are not accepted: {', '.join(unknown)}\n"
-            "    allowed: charset, timeouts, ssl..., passfile, application_name, unix_socket, "
-            "user, host, port"
-        )
-    if dialect == "sqlite" and re.match(r"(:memory:)?$|file:", place.database or ""):
-        raise ValueError(
-            "names no file: a database in memory ends with its process, and `file:` is a URI "
-            "within a URL\n    allowed: a path, as in sqlite:///study.db"
-        )
-    return url
-
-
-def database_to_open(url: str, *, create: bool = True) -> str:
-    """Return ``url`` with the password of ROAD_SWEEP_PASSWORD, if it has a user and no password.
-
-    Raises ``ValueError`` for an SQLite file of another application, which Optuna would change, and
-    unless ``create`` for one that is not there, which it would make.
-    """
-    from sqlalchemy.engine import make_url
-
-    place, password = make_url(url), os.environ.get(PASSWORD)
-    if place.get_backend_name() == "sqlite":
-        path = Path(place.database or "")
-        if not path.is_file() and not create:
-            raise ValueError(f"no file {path}")
-        if path.is_file() and path.stat().st_size:
-            uri = f"{path.resolve().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True)) as opened:
-                names = [str(name) for (name,) in opened.execute("SELECT name FROM sqlite_master")]
-            if not {"studies", "trials"} <= {*names}:
-                tables = ", ".join(names[:5])
-                raise ValueError(f"it belongs to another application (tables {tables})")
-    if not password or not place.username or place.password is not None:
-        return url
-    return place.set(password=password).render_as_string(hide_password=False)
 
 
 def redact(mapping: Mapping[str, object]) -> dict[str, Any]:

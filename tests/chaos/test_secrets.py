@@ -116,11 +116,10 @@ def test_an_address_with_a_key_is_refused_without_being_repeated(
 def test_a_sweep_over_an_address_with_a_key_is_refused_without_being_repeated(tmp_path, road):
     file = tmp_path / "space.yaml"
     space = {"verb": "finetune", "metric": "m", "space": {"seed": {"choice": [1, 2]}}}
-    space |= {"storage": FORMS["user alone"], "overrides": {"training.mirror": FORMS["token"]}}
+    space |= {"overrides": {"training.mirror": FORMS["token"]}}
     file.write_text(json.dumps(space))
     done = road("sweep", file, "--run-dir", tmp_path / "sweep")
     assert done.code == 2
-    assert "storage = " in done.err
     assert "overrides" in done.err
     assert CANARY not in done.out + done.err
     assert holding(tmp_path) == [str(file)]

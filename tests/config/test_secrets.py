@@ -1,18 +1,8 @@
-"""Secrets are refused, masked and redacted; a password of a database is the environment's."""
+"""Secrets are refused, masked and redacted."""
 
 import pytest
-from sqlalchemy.engine import make_url
 
-from road_ray.config.secrets import (
-    MASK,
-    PASSWORD,
-    check_database,
-    database_to_open,
-    masked,
-    redact,
-    refuse_secret,
-    secret_in,
-)
+from road_ray.config.secrets import MASK, masked, redact, refuse_secret, secret_in
 
 SECRET = "c4n4ry-0123456789"
 HOLDING = [
@@ -102,59 +92,3 @@ def test_secrets_are_hidden_wherever_they_stand_and_words_of_the_trade_stay(
     monkeypatch.setenv("SOME_API_KEY", "canary-outside")
     monkeypatch.setenv("PWD", "google")  # the working directory is none
     assert redact(given) == masked
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "sqlite:///study.db",
-        "sqlite:////a:b/c@d.db?timeout=5",
-        "mysql+pymysql://me@db:3306/x?charset=utf8&ssl_ca=/etc/ca.pem",
-        "postgresql+psycopg2://me@db/x?sslmode=require&connect_timeout=5&passfile=/home/me/.pgpass",
-    ],
-)
-def test_a_url_without_one_is_as_it_was(url):
-    assert check_database(url) == url
-
-
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        *(
-            (url, f"holds a password.*{PASSWORD}")
-            for url in (
-                *("mysql+pymysql://me:secret@db/x", "postgresql://me:se/cr?et@db:5432/x"),
-                *("mysql://me:12/34@db/x", "mysql://me:1 two@db/x", "mysql://me:12/34@db:port/x"),
-                *("postgresql://db/x?user=me&password=secret", "mysql://me@db/x?passwd=secret"),
-            )
-        ),
-        ("nothing", "is no URL"),
-        ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "is no URL"),
-        ("shillelagh://", "is no URL"),
-        *(
-            (f"sqlite://{place}", "names no file")
-            for place in ("", "/", "/:memory:", "/file:x.db?timeout=1")
-        ),
-        ("sqlite:///x.db?uri=true&vfs=unix-none", "not accepted: uri, vfs"),
-        ("mysql+pymysql://me@h/d?local_infile=1", "not accepted: local_infile"),
-        ("mysql+pymysql://me@h/d?init_command=DROP+TABLE+x", "not accepted: init_command"),
-        ("mysql://me@h/d?read_default_file=/x.cnf", "not accepted: read_default_file"),
-        ("mysql://me@h/d?plugin=other", "not accepted: plugin"),
-        ("postgresql://me@h/d?options=-csearch_path%3Dx", "not accepted: options"),
-    ],
-)
-def test_a_url_that_does_more_than_name_a_lasting_database_is_refused(url, why):
-    with pytest.raises(ValueError, match=why):
-        check_database(url)
-
-
-def test_the_environment_brings_the_password_of_a_user(monkeypatch):
-    monkeypatch.delenv(PASSWORD, raising=False)
-    assert database_to_open("mysql://me@db/x") == "mysql://me@db/x"
-    monkeypatch.setenv(PASSWORD, "p@ss/w:rd ")
-    opened = make_url(database_to_open("mysql+pymysql://me@db:3306/x?charset=utf8"))
-    assert (opened.username, opened.password) == ("me", "p@ss/w:rd ")
-    assert (opened.host, opened.port, opened.database) == ("db", 3306, "x")
-    assert opened.query == {"charset": "utf8"}
-    for url in ("sqlite:///study.db", "mysql://me:own@db/x"):
-        assert database_to_open(url) == url

@@ -16,11 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config, flatten
 from road_ray.config.base import Free
-from road_ray.config.secrets import check_database
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
 Scheduler = Literal["asha", "hyperband", "median", "none"]
@@ -150,10 +149,6 @@ class SearchConfig(Config):
     retry_failed: Free[bool] = False
     """Try the values of failed trials of earlier starts again, each in a new trial that takes the
     place of the failed one in ``trials``. False: failed trials stay as they are."""
-    storage: Free[Annotated[str, AfterValidator(check_database)] | None] = None
-    """SQLAlchemy URL of a database that holds the study, such as ``mysql+pymysql://me@host/db``;
-    its password is read from the environment variable ``ROAD_SWEEP_PASSWORD``. None:
-    ``study.journal`` in the directory of the sweep."""
     space: dict[str, Range] = Field(min_length=1)
     """Ranges by dotted key of the verb's configuration, such as ``{weighting.wrong: {uniform: [0,
     1]}}``."""

@@ -1,5 +1,5 @@
-"""Optuna study of a sweep, in a journal of its directory or in a shared database: the truth about
-its trials, whose records are output.
+"""Optuna study of a sweep, in a journal of its directory: the truth about its trials, whose records
+are output.
 
 Private names of Optuna 5 are used here alone: ``_trial_id``, by which a process goes on with a
 trial of another one, and ``_suggest``, which draws a value from a distribution.
@@ -26,11 +26,10 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from road_ray.config.secrets import PASSWORD, database_to_open, redact
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, identity
@@ -38,7 +37,6 @@ from road_ray.errors import ConfigError, ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 
 _log = logging.getLogger(__name__)
-_PLACE = "road_ray:directory"  # attribute with the sweep directory of a study in a database
 JOURNAL = "study.journal"
 DAMAGED_REMEDY = (
     "  fix: put back a copy of it, or start another sweep (name, run_dir), which learns from the "
@@ -60,12 +58,11 @@ _ATTRIBUTES = (  # fields of a record for which Optuna has no field
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
     """Return the study. The caller holds the lock of the directory.
 
-    Raises ``ConfigError`` for a study of another sweep under this name, ``ResourceError`` for a
-    storage that is damaged, of another sweep or cannot be opened.
+    Raises ``ResourceError`` for a study that is damaged, of another sweep or cannot be opened.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     directory.mkdir(parents=True, exist_ok=True)
-    study = open_storage(config, name, directory)
+    study = _open_journal(config, name, directory / JOURNAL)
     _bring_up_to_date(study, directory)
     _add_earlier_trials(study, directory, config)
     # After the trials of earlier starts are in: a restart draws others.
@@ -74,62 +71,26 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     return study
 
 
-def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
-    """Return the study with that name, created if there is none.
-
-    Raises ``ConfigError`` if it belongs to another sweep, ``ResourceError`` if the storage cannot
-    be opened.
-    """
-    if config.storage is None:
-        path = directory / JOURNAL
-        try:
-            path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # of a killed process
-            cut_torn_line(path)
-            return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
-        except Exception as error:  # Optuna replays what it reads without checks
-            raise ResourceError(
-                f"{path}: cannot be used: {first_line(error)}\n{DAMAGED_REMEDY}"
-            ) from error
-    storage = _database(config.storage)
-    study = _created(config, name, storage)
-    here, before = str(directory.resolve()), study.user_attrs.get(_PLACE)
-    # The other sweep would take over this one's trials; one that was moved goes on.
-    if before not in (None, here) and Path(before).is_dir():
-        raise ConfigError(
-            f"a study named {study.study_name!r} is in that storage already, of the sweep in\n"
-            f"    there: {before}\n    asked: {here}\n"
-            "  fix: name=ANOTHER, or run_dir as it was there to continue that sweep\n"
-            "  kept: that study, as it is"
-        )
-    study.set_user_attr(_PLACE, here)
-    return study
-
-
-def _database(url: str) -> BaseStorage:
-    try:
-        return optuna.storages.get_storage(database_to_open(url))
-    except Exception as error:
-        reason, (scheme, slashes, rest) = first_line(error), url.partition("://")
-        raise ResourceError(
-            f"storage = {scheme}{slashes}{rest.rpartition('@')[2]}: cannot be opened: "
-            f"{redact({'reason': reason})['reason']}\n"
-            "  allowed: an SQLAlchemy URL (sqlite:///study.db, mysql+pymysql://...), its driver "
-            "installed\n"
-            f"  fix: correct it, set its password in {PASSWORD}, or leave it out for a file in the "
-            "sweep's directory\n"
-            "  nothing was started"
-        ) from error
-
-
-def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.Study:
+def _open_journal(config: SearchConfig, name: str, path: Path) -> optuna.Study:
+    """Return the study of a journal, created if there is none."""
     directions = ["maximize" if mode == "max" else "minimize" for mode in config.mode]
-    study = optuna.create_study(
-        study_name=name, storage=storage, directions=directions, load_if_exists=True
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        study.set_metric_names(list(config.metric))
-    return study
+    try:
+        path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # of a killed process
+        cut_torn_line(path)
+        study = optuna.create_study(
+            study_name=name,
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            directions=directions,
+            load_if_exists=True,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(list(config.metric))
+        return study
+    except Exception as error:  # Optuna replays what it reads without checks
+        raise ResourceError(
+            f"{path}: cannot be used: {first_line(error)}\n{DAMAGED_REMEDY}"
+        ) from error
 
 
 def sampler(config: SearchConfig, seed: int) -> Any:
@@ -195,7 +156,7 @@ def _bring_up_to_date(study: optuna.Study, directory: Path) -> None:
         if number >= len(trials) or (record is not None and record.params != trials[number].params):
             raise ResourceError(
                 f"{one_trial.path_of(directory, number)}: is of another sweep than "
-                f"{directory / JOURNAL} (or the sweep's storage), or that is not whole\n"
+                f"{directory / JOURNAL}, or that is not whole\n"
                 f"{DAMAGED_REMEDY}"
             )
     for trial in trials:

@@ -10,9 +10,9 @@ from operator import ge, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.secrets import check_database, database_to_open, redact
+from road_ray.config.secrets import redact
 from road_ray.config.yaml_files import read_yaml
-from road_ray.errors import DataError, RoadError
+from road_ray.errors import DataError, RoadError, first_line
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -125,22 +125,18 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    url, path = settings.get("storage"), directory / JOURNAL
-    where = redact({"storage": url})["storage"] or path
+    path = directory / JOURNAL
     try:
-        if url:  # the directory may come from elsewhere, and its database is another's
-            storage: Any = database_to_open(check_database(url), create=False)
-        else:
-            storage = JournalStorage(JournalFileBackend(str(path)))
+        storage = JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
         known = [name for name in (settings.get("name"), directory.name) if name in names]
         if not names:
-            raise DataError(f"{where}: holds no study\n  fix: run the sweep first")
+            raise DataError(f"{path}: holds no study\n  fix: run the sweep first")
         return optuna.load_study(study_name=(known or names)[0], storage=storage)
     except RoadError:
         raise
-    except Exception as error:  # storages raise errors of many types
-        why = redact({"why": (str(error) or type(error).__name__).splitlines()[0]})["why"]
+    except Exception as error:  # Optuna replays what it reads without checks
+        why = first_line(error)
         raise DataError(
-            f"{where}: the study cannot be opened: {why}\n  fix: put back a copy of it"
+            f"{path}: the study cannot be opened: {why}\n  fix: put back a copy of it"
         ) from error

@@ -2,10 +2,8 @@
 sweep only.
 """
 
-import contextlib
 import json
 import shutil
-import sqlite3
 from dataclasses import replace
 
 import optuna
@@ -20,7 +18,6 @@ from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     JOURNAL,
     ask,
-    open_storage,
     open_study,
     record_of,
     tell_outcome,
@@ -237,34 +234,3 @@ def test_every_sampler_draws_from_the_space(tmp_path, sampler):
         record = ask(study, config)
         assert 0 <= record.params["x"] <= 1
         tell_outcome(study, ended(record, number / 10))
-
-
-@pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all/x.db", "mysql+nodriver://me@host/db"])
-def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, url, monkeypatch):
-    monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
-    with pytest.raises(ResourceError, match="cannot be opened") as error:
-        open_storage(search(storage=url), "s", tmp_path)
-    assert "secret" not in str(error.value)
-
-
-def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_path):
-    path = tmp_path / "mlflow.db"
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE experiments (name)")
-        database.commit()
-    before = path.read_bytes()
-    with pytest.raises(ResourceError, match=r"another application \(tables experiments\)"):
-        open_storage(search(storage=f"sqlite:///{path}"), "s", tmp_path)
-    assert path.read_bytes() == before
-
-
-def test_two_sweeps_of_one_name_in_one_database_are_refused(tmp_path):
-    first, two = tmp_path / "one", tmp_path / "two"
-    first.mkdir()
-    two.mkdir()
-    config = search(storage=f"sqlite:///{tmp_path}/studies.db")
-    open_storage(config, "s", first)
-    with pytest.raises(ConfigError, match=f"of the sweep in\n    there: {first}"):
-        open_storage(config, "s", two)
-    shutil.move(first, two / "moved")  # a sweep goes on wherever it was moved to
-    assert open_storage(config, "s", two / "moved").trials == []

@@ -2,9 +2,7 @@
 directories of its trials.
 """
 
-import contextlib
 import json
-import sqlite3
 
 import optuna
 import pytest
@@ -170,24 +168,3 @@ def test_a_study_that_cannot_be_opened_is_told(tmp_path):
     assert is_sweep(tmp_path)
     with pytest.raises(DataError, match="holds no study"):
         read_sweep(tmp_path)
-
-
-def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_path):
-    foreign = tmp_path / "mlflow.db"
-    with contextlib.closing(sqlite3.connect(foreign)) as database:
-        database.execute("CREATE TABLE experiments (name)")
-        database.commit()
-    before = foreign.read_bytes()
-    for url, why in (
-        (f"sqlite:///{foreign}", "another application"),
-        (f"sqlite:///{tmp_path}/new.db", "no file"),
-        ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "no URL"),
-        ("nosuch://me:very-secret@host/db", "holds a password"),
-    ):
-        settings = {"storage": url, "space": {}}
-        (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(settings))
-        with pytest.raises(DataError, match=why) as error:
-            read_sweep(tmp_path)
-        assert "very-secret" not in str(error.value)
-    assert foreign.read_bytes() == before
-    assert not (tmp_path / "new.db").exists()
