@@ -77,7 +77,7 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
     from road_ray.reporting.records.sweep_record import read_sweep
 
     metric, larger = config.metric[0], config.mode[0] == "max"
-    ended = [trial for trial in done.trials if trial.state == "complete" and not trial.origin]
+    ended = [trial for trial in done.trials if trial.state == "complete"]
     if len(config.metric) == 1 and len(ended) > 1:
         ranked = sorted(ended, key=lambda trial: trial.values[0], reverse=larger)[:10]
         yield aligned(

@@ -37,11 +37,11 @@ from road_ray.distributed.tune.study import (
     ask,
     find_trial,
     open_study,
-    own_trials,
     record_of,
     records_of,
     retried,
     should_stop,
+    started_trials,
     tell_outcome,
     tell_report,
 )
@@ -157,9 +157,9 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed = changed
         self._numbers: dict[str, int] = {}  # by Tune's trial id
         self._spent = False
-        trials = study.get_trials(deepcopy=False)
+        trials = started_trials(study)
         self._unfinished = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
-        earlier = sum(self._time_of(trial)[0] for trial in own_trials(trials))
+        earlier = sum(self._time_of(trial)[0] for trial in trials)
         self._start = time.monotonic() - earlier
 
     def suggest(self, trial_id: str) -> Any:
@@ -193,8 +193,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
         if self._spent:
             return True
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
-        every = self._study.get_trials(deepcopy=False)
-        trials, again = own_trials(every), retried(every)
+        trials = started_trials(self._study)
+        again = retried(self._study.get_trials(deepcopy=False))  # those that wait too
         self._spent = (
             sum(trial.number not in again for trial in trials) >= self._config.most_trials
             or (hours is not None and time.monotonic() - self._start >= 3600 * hours)

@@ -45,7 +45,6 @@ class Record:
     reason: str = ""  # why it failed or was stopped
     seconds: float = 0.0
     teacher_seconds: float = 0.0
-    origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
     retry_of: int | None = None  # the failed trial whose values it tries again
 
 

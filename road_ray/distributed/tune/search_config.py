@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -155,9 +154,6 @@ class SearchConfig(Config):
     points: Free[tuple[dict[str, Any], ...]] = ()
     """Values to try first, by dotted key; keys that a point leaves out are drawn. Empty: all values
     are drawn. Include the published values."""
-    warm_from: Free[tuple[Path, ...]] = ()
-    """Directories of earlier sweeps of the same space. Their complete trials inform the sampler and
-    do not count as ``trials``. Empty: none."""
 
     @field_validator("space", mode="before")
     @classmethod

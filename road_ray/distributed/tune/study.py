@@ -5,13 +5,11 @@ Private names of Optuna 5 are used here alone: ``_trial_id``, by which a process
 trial of another one, and ``_suggest``, which draws a value from a distribution.
 """
 
-import logging
 import math
 import random
 import warnings
 from bisect import bisect, bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
@@ -33,14 +31,13 @@ from optuna.trial import FrozenTrial, TrialState
 from road_ray.distributed.tune import one_trial
 from road_ray.distributed.tune.one_trial import Record
 from road_ray.distributed.tune.search_config import Range, SearchConfig, encode_choice, identity
-from road_ray.errors import ConfigError, ResourceError, first_line
+from road_ray.errors import ResourceError, first_line
 from road_ray.training.monitoring.metrics_journal import cut_torn_line
 
-_log = logging.getLogger(__name__)
 JOURNAL = "study.journal"
 DAMAGED_REMEDY = (
-    "  fix: put back a copy of it, or start another sweep (name, run_dir), which learns from the "
-    "complete trials of this one by warm_from\n  kept: the sweep, as it is"
+    "  fix: put back a copy of it, or start another sweep (name, run_dir) with the values of the "
+    "best trials, in their trial.json, as points\n  kept: the sweep, as it is"
 )
 STATES = {
     "running": TrialState.RUNNING,
@@ -49,10 +46,8 @@ STATES = {
     "failed": TrialState.FAIL,
 }
 TOTAL = "total_steps"  # attribute of a trial
-_ATTRIBUTES = (  # fields of a record for which Optuna has no field
-    *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
-    *("origin", "retry_of"),
-)
+# Fields of a record for which Optuna has no field.
+_ATTRIBUTES = ("deviation", "figures", "reason", "seconds", "teacher_seconds", "retry_of")
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
@@ -64,8 +59,7 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     directory.mkdir(parents=True, exist_ok=True)
     study = _open_journal(config, name, directory / JOURNAL)
     _bring_up_to_date(study, directory)
-    _add_earlier_trials(study, directory, config)
-    # After the trials of earlier starts are in: a restart draws others.
+    # A restart draws others.
     study.sampler = sampler(config, config.seed + len(records_of(study)))
     _enqueue(study, config)
     return study
@@ -123,7 +117,7 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
     once over all starts.
     """
     # Not `skip_if_exists`, which compares each point with every trial.
-    trials = [t for t in study.get_trials(deepcopy=False) if not t.user_attrs.get("origin")]
+    trials = study.get_trials(deepcopy=False)
     known = {identity(t.system_attrs.get("fixed_params", t.params)) for t in trials}
     for point_identity, point in [*config.first.items()][: config.trials]:
         if point_identity not in known:
@@ -134,10 +128,10 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
             study.enqueue_trial(dict(trial.params), user_attrs={"retry_of": trial.number})
 
 
-def own_trials(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the trials of this sweep that run or have ended, as budgets count them."""
-    every = [trial for trial in trials if trial.state != TrialState.WAITING]
-    return [trial for trial in every if not trial.user_attrs.get("origin")]
+def started_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that run or have ended."""
+    trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.state != TrialState.WAITING]
 
 
 def retried(trials: Sequence[FrozenTrial]) -> set[int]:
@@ -165,41 +159,6 @@ def _bring_up_to_date(study: optuna.Study, directory: Path) -> None:
             one_trial.write(directory, record)
 
 
-def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Add the complete trials of earlier sweeps to the study, each once, with their figures of this
-    sweep's metrics. Raises ``ConfigError`` for a directory without trials.
-    """
-    known = {trial.user_attrs.get("origin") for trial in study.get_trials(deepcopy=False)}
-    for earlier in dict.fromkeys(map(Path.resolve, config.warm_from)):
-        if not (numbers := one_trial.trial_numbers(earlier)):
-            raise ConfigError(f"warm_from = {earlier}: has no trials\n  nothing was started")
-        for number in numbers:
-            origin = f"{earlier}#{number}"
-            record = one_trial.read(earlier, number)
-            if record is None or record.state != "complete" or record.origin or origin in known:
-                continue
-            try:
-                values = tuple(record.figures[metric] for metric in config.metric)
-                deviation = record.deviation if values == record.values else ()
-                kept = replace(record, deviation=deviation, origin=origin, retry_of=None)
-                copied = optuna.trial.create_trial(
-                    params=dict(record.params),
-                    distributions=distributions(config.space),
-                    values=values,
-                    user_attrs=_attributes(kept),
-                )
-            except (ValueError, TypeError, KeyError):
-                _log.warning("%s: lacks the metric, or is outside this space; left out", origin)
-                continue
-            study.add_trial(copied)
-            one_trial.write(directory, record_of(study.get_trials(deepcopy=False)[-1]))
-
-
-def _attributes(record: Record) -> dict[str, Any]:
-    """Return what a record has of the fields that the study has as attributes of a trial."""
-    return {name: value for name in _ATTRIBUTES if (value := getattr(record, name))}
-
-
 def ask(study: optuna.Study, config: SearchConfig, number: int | None = None) -> Record:
     """Return a new trial with drawn values, or that with a ``number``, whose process was killed,
     perhaps before all were drawn.
@@ -215,8 +174,9 @@ def ask(study: optuna.Study, config: SearchConfig, number: int | None = None) ->
 def tell_outcome(study: optuna.Study, record: Record) -> None:
     """Record the end of a trial in the study."""
     trial = optuna.Trial(study, find_trial(study, record.number)._trial_id)
-    for name, value in _attributes(record).items():  # each is a write to the disk
-        trial.set_user_attr(name, value)
+    for name in _ATTRIBUTES:
+        if value := getattr(record, name):  # each is a write to the disk
+            trial.set_user_attr(name, value)
     state = STATES[record.state]
     values = list(record.values) if state == TrialState.COMPLETE else None
     study.tell(record.number, values, state=state)
@@ -294,8 +254,7 @@ def find_trial(study: optuna.Study, number: int) -> FrozenTrial:
 
 def records_of(study: optuna.Study) -> list[Record]:
     """Return the record of every trial that was started."""
-    trials = study.get_trials(deepcopy=False)
-    return [record_of(trial) for trial in trials if trial.state != TrialState.WAITING]
+    return [record_of(trial) for trial in started_trials(study)]
 
 
 def record_of(trial: FrozenTrial) -> Record:

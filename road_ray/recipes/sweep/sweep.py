@@ -132,8 +132,6 @@ def _printed(config: SweepConfig) -> Callable[[Record], None]:
     ended = set[int]()
 
     def changed(record: Record) -> None:
-        if record.origin:
-            return
         line = f"trial {record.number} {record.state}"
         line += "".join(f" {value:.4g}" for value in record.values)
         line += f" ({record.reason.splitlines()[0]})" if record.reason else ""
@@ -195,7 +193,7 @@ class Sweep:
     @property
     def best(self) -> Sequence[Record]:
         """Return the best trial of this sweep or, with several metrics, the Pareto front."""
-        done = [t for t in self.trials if t.state == "complete" and not t.origin]
+        done = [trial for trial in self.trials if trial.state == "complete"]
         return best_of(done, [mode == "max" for mode in self.config.mode])
 
     @property

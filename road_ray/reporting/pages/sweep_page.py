@@ -38,7 +38,7 @@ from road_ray.reporting.plots import (
     rank_colors,
     short_label,
 )
-from road_ray.reporting.records.sweep_record import Sweep, complete
+from road_ray.reporting.records.sweep_record import Sweep
 from road_ray.reporting.text_tables import duration
 from road_ray.system.files import read_json
 
@@ -58,7 +58,7 @@ def tie(sweep: Sweep) -> str:
     (studentised range, 95%). The error of a value is its deviation over seeds or, with one seed,
     the standard error of a percentage of the evaluated rows.
     """
-    trials = complete(sweep.own)
+    trials = sweep.complete
     values = [trial.values[0] for trial in trials]
     if len(values) < 2 or len(sweep.metrics) > 1:
         return ""
@@ -131,9 +131,9 @@ def sweep_page(sweep: Sweep) -> Page:
 
 def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
     states = Counter(complete=0)
-    states.update(map(_state, sweep.own))
+    states.update(map(_state, sweep.trials))
     remark = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    tiles = [("trials", f"{len(sweep.own):,}", remark)]
+    tiles = [("trials", f"{len(sweep.trials):,}", remark)]
     if sweep.best and len(sweep.metrics) == 1:
         best = sweep.best[0]
         remark = "no difference between the trials" if tied else f"trial {best.number}"
@@ -142,7 +142,7 @@ def _tiles(sweep: Sweep, tied: str) -> list[tuple[str, str, str]]:
     elif sweep.best:
         remark = "no trial is better in all metrics"
         tiles.append(("on the Pareto front", str(len(sweep.best)), remark))
-    if spent := sum(trial.user_attrs.get("seconds", 0.0) for trial in sweep.own):
+    if spent := sum(trial.user_attrs.get("seconds", 0.0) for trial in sweep.trials):
         tiles.append(("time in trials", duration(spent), "sum over trials"))
     return tiles
 
@@ -163,7 +163,7 @@ def _best(sweep: Sweep, tied: str) -> list[Block]:
         return ["No trial is complete yet."]
     chosen, note = sorted(sweep.best, key=lambda t: t.values[0])[:20], ""
     if len(sweep.metrics) == 1:
-        ranked = sorted(complete(sweep.own), key=lambda t: t.values[0], reverse=sweep.larger[0])
+        ranked = sorted(sweep.complete, key=lambda t: t.values[0], reverse=sweep.larger[0])
         chosen = ranked[:5]
         if len(ranked) > 3:
             note = "The best of many trials is partly luck. Run it again with other seeds "

@@ -54,7 +54,8 @@ class Sweep:
     @cached_property
     def complete(self) -> list[FrozenTrial]:
         """Return the complete trials with finite values."""
-        return complete(self.trials)
+        done = (trial for trial in self.trials if trial.state.name == "COMPLETE")
+        return [trial for trial in done if all(map(isfinite, trial.values))]
 
     @cached_property
     def params(self) -> list[str]:
@@ -72,19 +73,8 @@ class Sweep:
 
     @cached_property
     def best(self) -> list[FrozenTrial]:
-        """Return the best trial of this sweep or, with several metrics, the Pareto front."""
-        return best_of(complete(self.own), self.larger)
-
-    @cached_property
-    def own(self) -> list[FrozenTrial]:
-        """Return the trials that are not copied from an earlier sweep."""
-        return [trial for trial in self.trials if not trial.user_attrs.get("origin")]
-
-
-def complete(trials: Iterable[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the complete trials with finite values."""
-    done = (trial for trial in trials if trial.state.name == "COMPLETE")
-    return [trial for trial in done if all(map(isfinite, trial.values))]
+        """Return the best trial or, with several metrics, the Pareto front."""
+        return best_of(self.complete, self.larger)
 
 
 def best_of(trials: Iterable[Any], larger: Sequence[bool]) -> list[Any]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import optuna
 import pytest
-from optuna.trial import TrialState
 
 from road_ray.config import load
 from road_ray.distributed.tune import one_trial
@@ -22,7 +21,7 @@ from road_ray.distributed.tune.study import (
     record_of,
     tell_outcome,
 )
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ResourceError
 
 BASE = {"metric": "m", "trials": 6, "space": {"x": {"uniform": [0, 1]}, "c": {"choice": [1, [2]]}}}
 
@@ -130,7 +129,6 @@ def test_a_damaged_record_is_made_again_from_the_study(half, text):
 
 
 def test_a_record_with_a_figure_that_is_no_number_is_read(tmp_path):
-    """It could not be, so that ``warm_from`` left its trial out."""
     one_trial.write(tmp_path, ended(one_trial.Record(0, {}), float("nan"), "failed"))
     assert one_trial.read(tmp_path, 0).figures == {"m": None}
 
@@ -183,47 +181,6 @@ def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch)
         assert len({json.dumps(point) for point in fixed}) == len(fixed)
     assert compared == []
     assert config.most_trials == 1 + 60 * 5
-
-
-def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):
-    _, earlier, _ = half
-    config = search(warm_from=[str(earlier)])
-    later = tmp_path / "later"
-    for _ in range(2):
-        study = open_study(config, "later", later)
-    assert [trial.value for trial in study.get_trials(states=(TrialState.COMPLETE,))] == [0.5]
-    assert one_trial.read(later, 0).origin == f"{earlier}#0"
-    # A point that the earlier sweep had is tried here all the same.
-    config = search(warm_from=[str(earlier)], points=[study.trials[0].params])
-    again = open_study(config, "again", tmp_path / "again")
-    assert len(again.get_trials(states=(TrialState.WAITING,))) == 1
-
-
-def test_earlier_trials_have_the_metrics_of_this_sweep(half, tmp_path):
-    """Those of the earlier sweep were taken for them. What retried a trial there retries none here,
-    and a path written in two ways is one sweep.
-    """
-    config, earlier, _ = half
-    study = open_study(config, "s", earlier)
-    record = ask(study, config)
-    figures = {"m": 0.5, "loss": 7.0}
-    told = ended(replace(record, retry_of=2))
-    tell_outcome(study, replace(told, figures=figures))
-    open_study(config, "s", earlier)
-    twice = [str(earlier), str(earlier / "trials" / "..")]
-    later = open_study(search(metric="loss", mode="min", warm_from=twice), "l", tmp_path / "later")
-    assert [trial.values for trial in later.trials] == [[7.0]]
-    assert "retry_of" not in later.trials[0].user_attrs
-    with pytest.raises(ConfigError, match=r"warm_from = .*gone: has no trials"):
-        open_study(search(warm_from=[str(tmp_path / "gone")]), "n", tmp_path / "none")
-
-
-@pytest.mark.parametrize("space", [{"x": {"uniform": [5, 6]}}, {"y": {"uniform": [0, 1]}}])
-def test_trials_outside_the_space_are_left_out_and_told(half, tmp_path, space, caplog):
-    _, earlier, _ = half
-    config = load(SearchConfig, base=BASE | {"space": space, "warm_from": [str(earlier)]})
-    assert open_study(config, "later", tmp_path / "later").trials == []
-    assert "is outside this space" in caplog.text
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "random"])

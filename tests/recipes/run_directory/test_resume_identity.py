@@ -133,7 +133,7 @@ def test_resources_of_teachers_and_trackers_may_differ_when_a_run_is_resumed(tmp
 
 def test_a_key_that_is_gone_and_was_empty_keeps_no_run_from_going_on(tmp_path):
     config = FinetuneConfig(init="x", label_map={"LABEL_0": "negative"})
-    text = to_yaml(config).replace("\ndata:\n", "\nolder:\ndata:\n  older:\n")
+    text = to_yaml(config).replace("\ndata:\n", "\nolder: []\ndata:\n  older:\n")
     assert text.count("older") == 2
     (tmp_path / RECORD).write_text(text)
     assert load_recorded(FinetuneConfig, tmp_path / RECORD) == config

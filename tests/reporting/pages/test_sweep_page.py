@@ -39,16 +39,6 @@ def sweep(values, directory, *, deviation=None, **settings):
     return Sweep(study_of(drawn, [METRIC], user_attrs=attributes), directory, settings)
 
 
-def test_the_best_trial_is_of_this_sweep(tmp_path):
-    study = study_of([({}, [90.0])], [METRIC], user_attrs={"origin": "runs/other#0"})
-    study.add_trial(optuna.trial.create_trial(values=[80.0]))
-    found = Sweep(study, tmp_path)
-    assert [trial.number for trial in found.best] == [1]
-    page = sweep_page(found)
-    assert [row[0] for row in page.sections[0].blocks[0].rows] == ["1"]
-    assert page.tiles[0] == ("trials", "1", "1 complete")
-
-
 @pytest.mark.parametrize(("rows", "tied"), [(400, True), (40_000, False)])
 def test_one_seed_is_measured_by_the_evaluated_rows(tmp_path, rows, tied):
     """At 80% of 400 rows the standard error is 2 points; the range of four equal models stays below
