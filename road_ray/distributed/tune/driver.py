@@ -159,7 +159,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._spent = False
         trials = started_trials(study)
         self._unfinished = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
-        earlier = sum(self._time_of(trial)[0] for trial in trials)
+        earlier = sum(map(self._time_of, trials))
         self._start = time.monotonic() - earlier
 
     def suggest(self, trial_id: str) -> Any:
@@ -180,25 +180,24 @@ class StudySearch(Searcher):  # type: ignore[misc]
             _log.warning("%s", first_line(error))
         self._changed(record)
 
-    def _time_of(self, trial: FrozenTrial) -> tuple[float, float]:
-        """Return seconds, and seconds times teachers, of a trial until now."""
+    def _time_of(self, trial: FrozenTrial) -> float:
+        """Return the seconds of a trial until now."""
         if trial.state == TrialState.RUNNING:
             return one_trial.spent(one_trial.trial_directory(self._directory, trial.number))
-        attributes = trial.user_attrs
-        return attributes.get("seconds", 0.0), attributes.get("teacher_seconds", 0.0)
+        return float(trial.user_attrs.get("seconds", 0.0))
 
     def spent(self) -> bool:
         """Return True if no new trial may start."""
         # Tune asks ten times a second while the last trials run, and no budget comes back.
         if self._spent:
             return True
-        hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
+        hours = self._config.budget_hours
         trials = started_trials(self._study)
         again = retried(self._study.get_trials(deepcopy=False))  # those that wait too
-        self._spent = (
-            sum(trial.number not in again for trial in trials) >= self._config.most_trials
-            or (hours is not None and time.monotonic() - self._start >= 3600 * hours)
-            or (teachers is not None and sum(self._time_of(t)[1] for t in trials) >= teachers)
+        self._spent = sum(
+            trial.number not in again for trial in trials
+        ) >= self._config.most_trials or (
+            hours is not None and time.monotonic() - self._start >= 3600 * hours
         )
         return self._spent
 
@@ -224,9 +223,8 @@ class StudySearch(Searcher):  # type: ignore[misc]
             if trial.intermediate_values and not error:
                 step = max(trial.intermediate_values)
                 state, reason = "pruned", f"stopped by {self._config.scheduler} at step {step}"
-            seconds, taught = self._time_of(trial)
             record = replace(record_of(trial), state=state, reason=reason)
-            record = replace(record, seconds=seconds, teacher_seconds=taught)
+            record = replace(record, seconds=self._time_of(trial))
         tell_outcome(self._study, record)
         self._write(record_of(find_trial(self._study, trial.number)))
 

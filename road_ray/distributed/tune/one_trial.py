@@ -27,7 +27,7 @@ DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not fin
 TRIALS_LOCK = "trials.lock"  # shared by every process that runs trials, as long as it lives
 RECORD = "record"  # key of a trial's record in its last result
 HUNG = "hung.txt"  # the stack of a trial at its time limit
-SPENT = "trial_seconds.txt"  # of a trial's seed: its seconds, and those times its teachers
+SPENT = "trial_seconds.txt"  # of a trial's seed
 _LONGEST_REASON = 600
 _CLEANUP_SECONDS = "60"  # of a stopped trial, before its actor is given up
 
@@ -44,7 +44,6 @@ class Record:
     figures: Mapping[str, float | None] = field(default_factory=dict)  # all metrics, over seeds
     reason: str = ""  # why it failed or was stopped
     seconds: float = 0.0
-    teacher_seconds: float = 0.0
     retry_of: int | None = None  # the failed trial whose values it tries again
 
 
@@ -68,14 +67,13 @@ def path_of(directory: Path, number: int) -> Path:
     return trial_directory(directory, number) / "trial.json"
 
 
-def spent(trial: Path, seed: str = "*") -> tuple[float, float]:
-    """Return the seconds of a trial's directory, of all starts until the last row of each, and the
-    sum of seconds times teachers; of one seed or of all.
+def spent(trial: Path, seed: str = "*") -> float:
+    """Return the seconds of a trial's directory, of all starts until the last row of each; of one
+    seed or of all.
     """
     texts = [path.read_text(encoding="ascii") for path in trial.glob(f"seed-{seed}/{SPENT}")]
-    # One number is of a version before, which did not count the time of teachers.
-    pairs = [[*map(float, text.split()), 0.0, 0.0] for text in texts]
-    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    # A second number is of a version before, which counted the time of teachers too.
+    return sum(float(text.split()[0]) for text in texts)
 
 
 def write(directory: Path, record: Record) -> None:
@@ -131,8 +129,7 @@ def perform(
         record = Record(config["number"], config["params"])
         place = trial_directory(directory, record.number)
         record = _run_trial(lambda: run(place, record, on_report), record, place, search)
-        seconds, teacher_seconds = spent(place)  # here, as another machine may see the files later
-        record = replace(record, seconds=seconds, teacher_seconds=teacher_seconds)
+        record = replace(record, seconds=spent(place))  # another machine may see the files later
         value = {metric: record.values[0]} if record.values else {}
         tune.report({RECORD: record, **value})
 

@@ -112,9 +112,6 @@ class SearchConfig(Config):
     budget_hours: Free[float | None] = Field(None, gt=0)
     """Wall time after which no new trial starts, in hours; running trials finish. Trials of earlier
     starts count with their own time. None: no limit."""
-    budget_teacher_seconds: Free[float | None] = Field(None, gt=0)
-    """Sum over trials of seconds times number of teachers, after which no new trial starts; running
-    trials finish. None: no limit."""
     sampler: Free[Sampler] = "tpe"
     """Algorithm that draws values. ``tpe``: tree-structured Parzen estimator. ``gp``: Gaussian
     process. ``nsga2``: genetic, for several metrics. ``random``: independent draws. ``grid``: every

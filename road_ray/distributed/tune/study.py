@@ -47,7 +47,7 @@ STATES = {
 }
 TOTAL = "total_steps"  # attribute of a trial
 # Fields of a record for which Optuna has no field.
-_ATTRIBUTES = ("deviation", "figures", "reason", "seconds", "teacher_seconds", "retry_of")
+_ATTRIBUTES = ("deviation", "figures", "reason", "seconds", "retry_of")
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:

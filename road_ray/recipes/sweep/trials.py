@@ -251,21 +251,19 @@ class TrialRunner:
     ) -> dict[str, float]:
         """Return the metrics of the last run with one seed; write its time, killed starts too."""
         metric, runs = self.sweep.metric[0], runs_of(self.sweep, changes, directory, number)
-        seconds, teacher_seconds = spent(directory, str(number))
+        seconds = spent(directory, str(number))
         told = time.monotonic()
 
-        def count(config: Config) -> None:
-            nonlocal seconds, teacher_seconds, told
+        def count() -> None:
+            nonlocal seconds, told
             passed = time.monotonic() - told
             told += passed
             seconds += passed
-            teacher_seconds += passed * getattr(config, "total_teachers", 0)  # not of pre-training
             with suppress(ResourceError):  # a full disk, which the run tells
-                path = directory / f"seed-{number}" / SPENT
-                write_text_atomic(path, f"{seconds} {teacher_seconds}")
+                write_text_atomic(directory / f"seed-{number}" / SPENT, str(seconds))
 
         def report(config: Config, step: int, total: int | None, row: Mapping[str, float]) -> None:
-            count(config)
+            count()
             if config is runs[-1][1] and metric in row and total and step < total:
                 on_report(step, total, float(row[metric]))
 
@@ -277,7 +275,7 @@ class TrialRunner:
                 context = RunContext(on_row=partial(report, config))
                 run = VERBS[verb].run(config, *given, context=context)
             finally:
-                count(config)
+                count()
             given = []
         metrics = {n: math.nan if v is None else float(v) for n, v in run.metrics.items()}
         metrics["cost/seconds"] = seconds
