@@ -133,6 +133,8 @@ class Experiment:
         if not arm.teachers:
             plain = FinetuneConfig(**fields, data=as_base(FinetuneDataConfig, config.data))
             return override(plain, changes | arm.keys), []
+        if not arm.unlabelled:
+            changes["data.unlabelled"] = ()
         ensemble = self._ensemble(arm.teachers, data, self.targets[target], seed)
         place, made = config.run_dir / ensemble, self.jobs[ensemble].config
         assert isinstance(made, TeachersConfig)

@@ -84,6 +84,7 @@ def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny,
     settings = {"data.max_rows": 40, "data.unlabelled": [str(texts)], "data.epochs": 2.0}
     plan = planned(tiny("low_resource", **settings))
     assert only(plan, "mean")[0].config.data.unlabelled == (str(texts),)
+    assert only(plan, "labelled")[0].config.data.unlabelled == ()
     assert only(plan, "none_longer")[0].config.data.epochs == 2 * (40 + 20) / 40
 
 
