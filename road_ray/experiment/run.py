@@ -17,7 +17,7 @@ from road_ray.data.task_and_dataset import Span
 from road_ray.distributed.parallel_runs import NotRunError, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.evaluation.glue import electra_score
-from road_ray.experiment.config import ReproduceConfig
+from road_ray.experiment.config import OWN, ReproduceConfig
 from road_ray.experiment.expand import Experiment, Job
 from road_ray.recipes.config import CombineConfig, DemoConfig, RunConfig
 from road_ray.recipes.evaluate import combine
@@ -67,26 +67,20 @@ def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run
     """
     if done := load_finished_run(config):
         return done
-    with open_run_directory(config) as directory:
-        return run_experiment(directory, Experiment(config), config, context)
+    with open_run_directory(config):
+        return run_experiment(Experiment(config), context)
 
 
-def run_experiment(
-    directory: Path,
-    experiment: Experiment,
-    settings: ReproduceConfig | DemoConfig,
-    context: RunContext | None,
-    name: str = "",
-) -> Run:
-    """Run the jobs of an experiment in its open run directory, and make the table. ``name`` is its
-    title, by default that of the comparison.
+def run_experiment(experiment: Experiment, context: RunContext | None) -> Run:
+    """Run the jobs of an experiment in its open run directory, and make the table.
 
     A job that fails, with whatever exception, is told at once and skips only those that need it;
     the error comes after the table of the rest, of the kind of the first cause.
     """
     names, jobs = [*experiment.jobs], [*experiment.jobs.values()]
+    config, directory = experiment.config, experiment.config.run_dir
     after = [[names.index(needed) for needed in job.after] for job in jobs]
-    runs = run_all(run_job, jobs, settings, context, after=after, return_errors=True)
+    runs = run_all(run_job, jobs, config, context, after=after, return_errors=True)
     results = dict(zip(names, runs, strict=True))
     done: Done = {arm: {} for arm in experiment.arms}
     failed: list[Failed] = []
@@ -97,7 +91,7 @@ def run_experiment(
             continue
         scored = [found.metrics for job, found in mine if job.scored]
         done[arm][seed] = {key: value for metrics in scored for key, value in metrics.items()}
-    table = experiment_table(experiment, done, failed, name)
+    table = experiment_table(experiment, done, failed)
     write_json_atomic(directory / "table.json", table.model_dump())
     if failed:
         write_report(directory)
@@ -127,12 +121,12 @@ def run_job(job: Job, context: RunContext | None = None) -> Run:
 
 
 def experiment_table(
-    experiment: Experiment, done: Done, failed: Sequence[Failed] = (), name: str = ""
+    experiment: Experiment, done: Done, failed: Sequence[Failed] = ()
 ) -> ComparisonTable:
     """Return the table of an experiment: its arms with their metrics, tests between arms on the
     first metric of each data set, the teachers, and runs that failed.
     """
-    config = experiment.config
+    config, own = experiment.config, experiment.config.run_dir.resolve().name
     metrics = _metrics(config.data, [found for runs in done.values() for found in runs.values()])
     tested = {dataset: names for dataset, names in metrics.items() if names}
     if config.of_pretraining:  # ELECTRA's tables have the mean over the data sets
@@ -149,8 +143,8 @@ def experiment_table(
     against = {name: arm.against or (first,) for name, arm in experiment.arms.items()}
     against[first] = experiment.arms[first].against
     return ComparisonTable(
-        comparison=name or config.comparison,
-        about=config.experiment.about or config.run_dir.resolve().name,
+        comparison=own if config.comparison == OWN else config.comparison,
+        about=config.experiment.about or own,
         source=config.experiment.source,
         data_sets=metrics,
         arms=arms,
@@ -224,14 +218,13 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
     """Run the demo; ``table.json`` and ``report.html`` hold the results."""
     if done := load_finished_run(config):
         return done
-    with open_run_directory(config) as directory:
+    with open_run_directory(config):
         _log.info("pre-training of an encoder on the embedded corpus")
         pretrain(stage(PretrainConfig, "pretrain", config), context)
         _log.info("multi-task training on four data sets")
         run_training(stage(MultitaskConfig, "multitask", config), context)
         _log.info("teachers with all labels, and students with few")
-        experiment = Experiment(stage(ReproduceConfig, "students", config))
-        return run_experiment(directory, experiment, config, context, "demo")
+        return run_experiment(Experiment(stage(ReproduceConfig, "students", config)), context)
 
 
 def stage(kind: type[Any], name: str, config: DemoConfig) -> Any:
@@ -242,6 +235,7 @@ def stage(kind: type[Any], name: str, config: DemoConfig) -> Any:
         "pretrain": run | {"run_dir": place / name, "data.shards": place / "corpus"},
         "multitask": run | {"run_dir": place / name, "init": place / "pretrain"},
         "students": {"run_dir": place, "init": place / "multitask"}
-        | {"num_seeds": config.num_seeds, "distillation.num_teachers": config.num_teachers},
+        | {"num_seeds": config.num_seeds, "distillation.num_teachers": config.num_teachers}
+        | {"max_concurrent": config.max_concurrent, "address": config.address},
     }[name]
     return load(kind, base=KEYS[name], overrides=own | {"tracking": config.tracking})
