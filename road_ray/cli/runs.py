@@ -215,9 +215,4 @@ def format_plan(plan: Mapping[str, Any]) -> str:
     }
     if plan["rows_per_epoch"]:
         found["epochs"] = f"{plan['rows'] / plan['rows_per_epoch']:,.3g}"
-    for number, phase in enumerate(plan["phases"] if len(plan["phases"]) > 1 else ()):
-        found[f"phase {number + 1}"] = (
-            f"{phase['steps']:,} steps of {phase['batch_size']:,} rows of "
-            f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
-        )
     return aligned([{"what": name, "value": value} for name, value in found.items()])

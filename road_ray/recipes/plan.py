@@ -71,7 +71,6 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
         "rows_per_epoch": measured.rows_per_epoch,
         "tokens": round(steps * measured.tokens_per_step),
         "batch_size": settings.data.batch_size,
-        "phases": _phases(config, measured),
         "parameters": measured.parameters,
         "memory_bytes": memory_bytes | {"available": available},
         "disk_bytes": {"checkpoint": measured.checkpoint_bytes, "at_most": at_most, "free": free},
@@ -94,21 +93,6 @@ def _most_bytes(config: Any, measured: Measured, runs: int) -> int:
     # A mixture exports its encoder with the head of each data set, and at the top.
     models = 1 + len(config.data.datasets) if isinstance(config, MultitaskConfig) else 1
     return runs * models * measured.parameter_bytes + int(checkpoints) * measured.checkpoint_bytes
-
-
-def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:
-    """Return the phases of a pre-training with their steps; empty for other verbs."""
-    if not isinstance(config, PretrainConfig):
-        return []
-    return [
-        {
-            "steps": phase.steps,
-            "max_length_tokens": phase.max_length_tokens,
-            "batch_size": phase.batch_size,
-            "measured_step_seconds": seconds,
-        }
-        for phase, seconds in zip(phases(config), measured.seconds_by_phase, strict=True)
-    ]
 
 
 def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:

@@ -127,7 +127,6 @@ class Measured:
     optimizer_bytes: int
     activation_bytes: int  # saved between forward and backward; of the largest pass measured
     seconds_per_step: float  # mean over phases
-    seconds_by_phase: tuple[float, ...]
     seconds_range: tuple[float, float]  # by the fastest and by the slowest measured step
     data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
@@ -146,7 +145,6 @@ class Measured:
             activation_bytes=round(factor * self.activation_bytes),
             seconds_per_step=factor * self.seconds_per_step,
             seconds_range=(factor * self.seconds_range[0], factor * self.seconds_range[1]),
-            seconds_by_phase=tuple(factor * seconds for seconds in self.seconds_by_phase),
         )
 
 
@@ -193,7 +191,6 @@ def measure(
         seconds_per_step=fmean(medians, lengths),
         seconds_range=(fmean(fastest, lengths), fmean(slowest, lengths)),
         data_seconds_per_step=fmean(waits, lengths),
-        seconds_by_phase=tuple(medians),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
         rows_per_epoch=training.rows_per_epoch,

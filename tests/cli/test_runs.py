@@ -138,13 +138,12 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_a_plan_has_ranges_epochs_and_phases_and_a_comparison_its_duration():
-    phase = {"steps": 900, "max_length_tokens": 128, "batch_size": 256}
+def test_a_plan_has_ranges_and_epochs_and_a_comparison_its_duration():
     plan = {"runs": 1, "steps": 1000, "rows": 320_000, "rows_per_epoch": 533, "tokens": 9}
     plan |= {"parameters": 8, "disk_bytes": {"checkpoint": 1, "at_most": 2, "free": 3}}
     plan |= {"memory_bytes": {"parameters": 1024, "gradients": 512, "available": 0}}
     plan |= {"measured_step_seconds": 2.2, "measured_step_range": (1.1, 11.0), "hours": 2.2}
-    plan |= {"phases": [phase | {"measured_step_seconds": 0.5}] * 2, "measured_data_seconds": 0.0}
+    plan |= {"measured_data_seconds": 0.0}
     lines = dict(line.split("  ", 1) for line in format_plan(plan).splitlines()[2:])
     values = {name: value.strip() for name, value in lines.items()}
     assert values["memory of a worker"] == "1.5 kB (parameters 1.0 kB, gradients 512 bytes)"
@@ -152,7 +151,6 @@ def test_a_plan_has_ranges_epochs_and_phases_and_a_comparison_its_duration():
     assert values["epochs"] == "600"
     assert values["a step"].startswith("1.100 to 11.000 s")
     assert values["all steps"] == "66.0 min to 11.0 h"
-    assert values["phase 2"] == "900 steps of 256 rows of 128 tokens, 0.500 s each"
     row = {"arm": "no KD", "seed": 1, "finished": False, "steps": 6000, "seconds": 150.0}
     rows = [row, row | {"finished": True}]
     text = format_comparison({"rows": rows, "runs": 1, "hours": 0.00111, "max_concurrent": 2})

@@ -35,15 +35,16 @@ def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
     assert part.activation_bytes == pytest.approx(whole.activation_bytes, rel=0.25)
 
 
-def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path):
+def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path, monkeypatch):
     """Nine steps on rows of 8 tokens, then one on rows of 16: what is told is that of all ten."""
+    timed = iter([([(0.0, each, 0.0)] * 3, 0) for each in (1.0, 2.0)])  # seconds of a position
+    monkeypatch.setattr(profile, "_time_steps", lambda *_: next(timed))
     short = tiny.stream(tiny.rows(count=8, length=8))
     long = tiny.stream(tiny.rows(count=4, length=16), batch_size=4)
     result = measured(tmp_path, {0: short, 9: long}, steps=10)
     assert result.rows_per_step == pytest.approx((9 * 8 + 4) / 10)
     assert result.tokens_per_step == pytest.approx((9 * 8 * 8 + 4 * 16) / 10)
-    first, second = result.seconds_by_phase
-    assert result.seconds_per_step == pytest.approx(0.9 * first + 0.1 * second)
+    assert result.seconds_per_step == pytest.approx(0.9 * 64 * 1.0 + 0.1 * 64 * 2.0)
 
 
 def test_a_forward_pass_is_counted_product_by_product_and_changes_nothing():
