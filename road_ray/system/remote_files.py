@@ -1,10 +1,7 @@
-"""Files at an address: an object store (S3, Google Cloud), a web server, the hub, or ``file://``.
+"""Files at an address: an object store (S3, Google Cloud), the hub, or ``file://``.
 
 A read or write that fails is repeated, with growing pauses, for half a minute; then it raises
 ``ResourceError``. Files are read in chunks, so none is in memory as a whole.
-
-Files of a web server are read by ranges: what is not the bytes that were asked for is an
-``OSError``, and asked for again.
 """
 
 from __future__ import annotations
@@ -13,16 +10,13 @@ import errno
 import hashlib
 import io
 import logging
-import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, TypeVar, cast
 
-import httpx
 from fsspec.spec import AbstractBufferedFile
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
@@ -38,8 +32,6 @@ _WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
 # Errors that a repetition does not cure, as AWS' client and the operating system name them.
 _FINAL = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH")
 _FINAL_NUMBERS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT}
-_REFUSED = (401, 403, 404, 410)  # of a web server: asking again does not help
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 def is_address(place: str) -> bool:
@@ -61,10 +53,6 @@ class Storage:
         return open_address(self.address)
 
     @property
-    def _is_http(self) -> bool:
-        return self.address.startswith(("http://", "https://"))
-
-    @property
     def base(self) -> str:
         """Path of the address within its file system."""
         return self._opened[1]
@@ -79,26 +67,17 @@ class Storage:
 
     def list_files(self) -> list[StoredFile]:
         """Return all files below the address, or the file at the address, in order of paths."""
-
         if file := self.find(self.base):
             return [file]
-
-        def read() -> list[StoredFile]:
-            selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
-            found = map(self._file, self._opened[0].get_file_info(selector))
-            return sorted(filter(None, found), key=lambda file: file.path)
-
-        return retried(read, f"{self}: cannot be listed")
+        selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
+        listed = partial(self._opened[0].get_file_info, selector)
+        found = map(self._file, retried(listed, f"{self}: cannot be listed"))
+        return sorted(filter(None, found), key=lambda file: file.path)
 
     def find(self, path: str) -> StoredFile | None:
         """Return the file at a path, None if there is none."""
-
-        def read() -> StoredFile | None:
-            if self._is_http:
-                return StoredFile(self, path, read_range(path, 0, 1)[1], 0)
-            return self._file(self._opened[0].get_file_info(path))
-
-        return retried(read, f"{self.shown(path)}: cannot be looked up")
+        found = partial(self._opened[0].get_file_info, path)
+        return self._file(retried(found, f"{self.shown(path)}: cannot be looked up"))
 
     def _file(self, info: arrow.FileInfo) -> StoredFile | None:
         if info.type != arrow.FileType.File:
@@ -109,8 +88,6 @@ class Storage:
         """Return ``count`` bytes from ``start`` on, fewer at the end of the file."""
 
         def read() -> bytes:
-            if self._is_http:
-                return read_range(path, start, count)[0]
             with self._opened[0].open_input_file(path) as file:
                 return bytes(file.read_at(count, start))
 
@@ -147,6 +124,8 @@ def open_address(address: str, key: str = "") -> tuple[arrow.FileSystem, str]:
     if not is_address(address):
         return arrow.LocalFileSystem(), str(Path(address).expanduser().resolve())
     try:
+        if address.startswith(("http://", "https://")):  # a page of it could be taken for the text
+            raise ValueError("it is of a web server; download the file")
         try:
             files, path = arrow.FileSystem.from_uri(address)
         except ArrowException:
@@ -158,8 +137,8 @@ def open_address(address: str, key: str = "") -> tuple[arrow.FileSystem, str]:
         named = f"{key} = " if key else ""
         raise ConfigError(
             f"{named}{address.partition('?')[0]}: no storage of that address: {error}\n"
-            "  allowed: s3://bucket/folder, gs://bucket/folder, https://host/file, "
-            "hf://datasets/owner/name, file:///folder, or a scheme of fsspec"
+            "  allowed: s3://bucket/folder, gs://bucket/folder, hf://datasets/owner/name, "
+            "file:///folder, or a scheme of fsspec"
         ) from error
     if files.type_name == "s3":
         # ``retried`` repeats a request and says so. By default the client alone is silent for 100 s
@@ -245,39 +224,3 @@ class _Chunks(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no type
                 "shorter than when it was listed",
             )
         return content
-
-
-def read_range(url: str, start: int, count: int) -> tuple[bytes, int]:
-    """Return ``count`` bytes of a file of a web server from ``start`` on, fewer at its end, and the
-    size of the file.
-
-    Raises ``OSError`` for an answer that is not these bytes: an error of the server, a web page,
-    another range, a body that is cut short. ``FileNotFoundError`` is one that stays.
-    """
-    wanted = {"Range": f"bytes={start}-{start + count - 1}", "Accept-Encoding": "identity"}
-    try:
-        with _client(os.getpid()).stream("GET", url, headers=wanted) as reply:
-            status, sent = reply.status_code, reply.headers.get("Content-Range", "")
-            if status in _REFUSED:
-                told = f"status {status} {reply.reason_phrase}"
-                raise FileNotFoundError(errno.ENOENT, told, url)
-            if sent == "bytes */0":  # an empty file, of which no range can be sent
-                return b"", 0
-            match = _RANGE.fullmatch(sent)
-            size = int(match[2]) if match and int(match[1]) == start else 0
-            # What is no range may be the whole file: it is not read.
-            body = b"".join(reply.iter_raw()) if status == httpx.codes.PARTIAL_CONTENT else b""
-    except httpx.HTTPError as error:
-        raise OSError(f"{type(error).__name__}: {error}") from error
-    if status != httpx.codes.PARTIAL_CONTENT or len(body) != min(count, size - start):
-        raise OSError(
-            f"status {status}, Content-Range {sent!r} and {len(body)} bytes, where {count} bytes "
-            f"from {start} on were asked for (the server must send ranges of files)"
-        )
-    return body, size
-
-
-@cache
-def _client(process: int) -> httpx.Client:
-    """Return the client of a process: a fork must not share the connections of its parent."""
-    return httpx.Client(follow_redirects=True, timeout=60)

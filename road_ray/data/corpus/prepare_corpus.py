@@ -174,7 +174,8 @@ def _from_hub(name: str, shards: str) -> TextPlace:
         data_files = load_dataset_builder(path, config or None).config.data_files or {}
         files = [str(file) for file in data_files.get("train", ())]
         readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
-        if files and readable and not any("::" in file for file in files):
+        elsewhere = any(mark in file for file in files for mark in ("::", "http://", "https://"))
+        if files and readable and not elsewhere:
             write_json_atomic(listed, files)
             return tuple(files)
         copy.parent.mkdir(parents=True, exist_ok=True)
