@@ -471,10 +471,6 @@ class _MultitaskData(TypedDict, total=False):
     batch_size: int
     """Global batch size of one pass, in examples, over all workers. A step has `mixing.passes`
     times as many: ROaD's 512 = 4 * 128 (part 1, section 3.5)."""
-    max_batch_tokens: int | None
-    """Maximum size of a batch, in tokens with padding. A batch then holds rows of similar
-    length, as many as fit, at most `data.batch_size`. None: every batch has `data.batch_size`
-    rows. Set it where long rows do not fit into memory."""
     datasets: Sequence[str | Path]
     """Data sets of the mixture, of the catalogue or of `data.sets`, each once. The top level of
     `hf/` gets the head of the first one. ROaD mixes nine (part 1, figure 2), preset
@@ -674,10 +670,6 @@ class _FinetuneData(TypedDict, total=False):
     batch_size: int
     """Global batch size of one pass, in examples, over all workers. Source: Clark et al. 2020,
     table 7."""
-    max_batch_tokens: int | None
-    """Maximum size of a batch, in tokens with padding. A batch then holds rows of similar
-    length, as many as fit, at most `data.batch_size`. None: every batch has `data.batch_size`
-    rows. Set it where long rows do not fit into memory."""
     dataset: str | Path
     """Data set to train on, of the catalogue (`road data list`) or of `data.sets`."""
     evaluate_on: Sequence[str | Path] | None
@@ -761,10 +753,6 @@ class _DistillData(TypedDict, total=False):
     batch_size: int
     """Global batch size of one pass, in examples, over all workers. Source: Clark et al. 2020,
     table 7."""
-    max_batch_tokens: int | None
-    """Maximum size of a batch, in tokens with padding. A batch then holds rows of similar
-    length, as many as fit, at most `data.batch_size`. None: every batch has `data.batch_size`
-    rows. Set it where long rows do not fit into memory."""
     dataset: str | Path
     """Data set to train on, of the catalogue (`road data list`) or of `data.sets`."""
     evaluate_on: Sequence[str | Path] | None

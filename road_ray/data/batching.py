@@ -145,25 +145,12 @@ def epoch_order(
     return batches
 
 
-def token_budget_order(
-    lengths: Longs, most_tokens: int, batch_size: int, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Return the row numbers of each batch of an epoch, every row once.
-
-    A batch has rows of similar length, at most ``most_tokens`` with padding and at most
-    ``batch_size`` rows. All epochs have equally many batches.
+def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
+    """Return the starts of the batches of rows of rising length, without the first. A batch has at
+    most ``most_tokens`` with padding and at most ``batch_size`` rows.
 
     Source: fairseq, data_utils.batch_by_size.
     """
-    rows = rng.permutation(len(lengths))
-    rows = rows[np.argsort(lengths[rows], kind="stable")]
-    cuts = token_budget_cuts(np.sort(lengths), most_tokens, batch_size)
-    batches = np.split(rows, cuts)
-    return [batches[index] for index in rng.permutation(len(batches))]
-
-
-def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
-    """Return the starts of the batches of rows of rising length, without the first."""
     widths = [padded_width(int(length)) for length in ordered]
     starts = [0]
     while (start := starts[-1]) < len(widths):
@@ -204,10 +191,9 @@ class BatchStream:
     """Endless batches of one data set: ``stream[k]`` is batch ``k``, of which worker ``rank`` of
     ``size`` takes its share. ``batch_size`` is global, in examples.
 
-    Without ``window_rows`` an epoch is that of ``epoch_order``, or of ``token_budget_order`` where
-    batches have at most ``most_tokens``. Else the shards are in a random order, another one in each
-    epoch, and a window is a fixed number of consecutive rows in that order, the last the rest. Its
-    rows are shuffled and batched as by ``epoch_order``.
+    Without ``window_rows`` an epoch is that of ``epoch_order``. Else the shards are in a random
+    order, another one in each epoch, and a window is a fixed number of consecutive rows in that
+    order, the last the rest. Its rows are shuffled and batched as by ``epoch_order``.
 
     With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
     for the global batch, so masking does not depend on the number of workers or on a resume.
@@ -218,7 +204,6 @@ class BatchStream:
         rows: Rows,
         batch_size: int,
         seed: int,
-        most_tokens: int | None = None,
         *,
         pad_id: int,
         rank: int = 0,
@@ -226,27 +211,19 @@ class BatchStream:
         noise_channels: int = 0,
     ) -> None:
         self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
-        self.most_tokens = most_tokens
         self._corpus = None if isinstance(rows, Features) or not rows.window_rows else rows
         self.share = slice(rank, None, size)
         self.name, self.noise_channels = rows.dataset, noise_channels
         if len(rows) == 0:
             raise DataError(f"data set {self.name}: 0 usable rows")
         self._lengths = rows.lengths
-        needed = self._width(self._lengths) * rows.choices * size
-        if most_tokens is not None and most_tokens < needed:
-            raise ConfigError(
-                f"data.max_batch_tokens = {most_tokens}: the longest rows of "
-                f"{self.name} take {needed}, one for each of {size} workers"
-                f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
-            )
         self._batches = lru_cache(maxsize=2)(self._batches_of)
         if (smallest := self._lay_out()) < size:
             raise ConfigError(
                 f"batch_size = {batch_size}: the smallest batch of {self.name} "
                 f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
                 "  allowed: at least one example a worker\n"
-                "  fix: raise batch_size (or max_batch_tokens), or lower workers"
+                "  fix: raise batch_size, or lower workers"
             )
 
     def _width(self, lengths: Longs) -> int:
@@ -280,10 +257,7 @@ class BatchStream:
         if corpus is None:
             # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
             # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
-            rng = np.random.default_rng((seed, 0, epoch))
-            if self.most_tokens is None:
-                return epoch_order(lengths, size, rng)
-            return token_budget_order(lengths, self.most_tokens // self.rows.choices, size, rng)
+            return epoch_order(lengths, size, np.random.default_rng((seed, 0, epoch)))
         rows, shards = self._rows_of(corpus.starts, epoch, window)
         if corpus.expect is not None:
             following = (epoch, window + 1) if window + 1 < self.num_windows else (epoch + 1, 0)

@@ -246,8 +246,6 @@ class Experiment:
         config, mixture, data = self.config, self.config.multitask, self._mixture_data()
         fields = self._shared(mixture.training, at, seed, after) | {"data": data}
         changes: dict[str, Any] = {"data.batch_size": stage.batch_factor * data.batch_size}
-        if data.max_batch_tokens is not None:
-            changes["data.max_batch_tokens"] = stage.batch_factor * data.max_batch_tokens
         taught = []
         for dataset in data.datasets if stage.teachers else ():
             own = {"batch_size": config.data.batch_size, "epochs": config.data.epochs}

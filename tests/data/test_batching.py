@@ -15,7 +15,6 @@ from road_ray.data.batching import (
     pad,
     padded_width,
     token_budget_cuts,
-    token_budget_order,
 )
 from road_ray.data.examples import Features
 from road_ray.errors import ConfigError, DataError
@@ -35,12 +34,11 @@ def features(count=37, seed=0, longest=30):
     )
 
 
-def stream(rows=None, *, batch_size=8, seed=3, most_tokens=None, noise=True, rank=0, size=1):
+def stream(rows=None, *, batch_size=8, seed=3, noise=True, rank=0, size=1):
     return BatchStream(
         features() if rows is None else rows,
         batch_size,
         seed,
-        most_tokens,
         pad_id=0,
         rank=rank,
         size=size,
@@ -148,9 +146,7 @@ def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
     assert "noise" not in stream(noise=False)[0]
 
 
-def test_no_rows_too_few_for_the_workers_and_a_budget_below_the_longest_are_refused():
-    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 30"):
-        stream(most_tokens=24)
+def test_no_rows_and_too_few_for_the_workers_are_refused():
     with pytest.raises(DataError, match="d: 0 usable rows"):
         stream(features(0))
     with pytest.raises(ConfigError, match=r"(?s)smallest batch of d \(37 rows\) has 7.* 8 workers"):
@@ -176,23 +172,16 @@ def test_answers_lie_in_the_second_segment_or_at_position_0():
 
 @pytest.mark.parametrize(("count", "most"), [(37, 64), (37, 128), (200, 100), (1, 32)])
 def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, most):
-    lengths = features(count).lengths
-    sizes = set()
-    for epoch in (0, 1):
-        order = token_budget_order(lengths, most, 6, np.random.default_rng(epoch))
-        assert sorted(np.concatenate(order)) == list(range(count))
-        for numbers in order:
-            assert len(numbers) * padded_width(int(lengths[numbers].max())) <= most
-            assert len(numbers) <= 6
-        sizes.add(len(order))
-    assert len(sizes) == 1
+    lengths = np.sort(features(count).lengths)
+    batches = np.split(lengths, token_budget_cuts(lengths, most, 6))
+    assert 0 < min(map(len, batches)) <= max(map(len, batches)) <= 6
+    assert all(len(batch) * padded_width(int(batch.max())) <= most for batch in batches)
     # Five of 2 tokens and one of 3: the last batch is given some, or one worker of two had no row.
     assert token_budget_cuts(np.array([1, 1, 2, 2, 2, 3]), 10, 99) == [4]
 
 
-@pytest.mark.parametrize("most_tokens", [None, 128])
-def test_sizes_of_batches_are_known_without_making_them(most_tokens):
-    made = BatchStream(features(), 8, 3, most_tokens, pad_id=0)
+def test_sizes_of_batches_are_known_without_making_them():
+    made = BatchStream(features(), 8, 3, pad_id=0)
     for epochs in (1, 3):
         count = epochs * made.batches_per_epoch
         masks = [made[number]["attention_mask"] for number in range(count)]

@@ -143,15 +143,12 @@ def test_a_mixture_comes_before_every_target(tiny):
 
 
 def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
-    options = {"multitask.data.batch_size": 6, "multitask.data.max_batch_tokens": 300}
-    options |= {"targets": {"sst2": {}}, "multitask.data.datasets": ["sst2"]}
+    options = {"targets": {"sst2": {}}, "multitask.data.datasets": ["sst2"]}
+    options["multitask.data.batch_size"] = 6
     plan = planned(tiny("road_multitask", **options))
     stages = {name: only(plan, name)[0].config for name in ("mt_dnn", "road", "road_kd")}
-    sizes = {
-        name: (stage.mixing.passes, stage.data.batch_size, stage.data.max_batch_tokens)
-        for name, stage in stages.items()
-    }
-    assert sizes == {"mt_dnn": (1, 24, 1200), "road": (4, 6, 300), "road_kd": (4, 6, 300)}
+    sizes = {name: (s.mixing.passes, s.data.batch_size) for name, s in stages.items()}
+    assert sizes == {"mt_dnn": (1, 24), "road": (4, 6), "road_kd": (4, 6)}
     assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
 
 

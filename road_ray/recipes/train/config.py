@@ -40,10 +40,6 @@ class TrainDataConfig(SourceConfig):
     batch_size: int = Field(32, ge=1)
     """Global batch size of one pass, in examples, over all workers. Source: Clark et al. 2020,
     table 7."""
-    max_batch_tokens: int | None = Field(None, ge=8)
-    """Maximum size of a batch, in tokens with padding. A batch then holds rows of similar length,
-    as many as fit, at most ``data.batch_size``. None: every batch has ``data.batch_size`` rows. Set
-    it where long rows do not fit into memory."""
 
     @property
     def trained_on(self) -> tuple[str, ...]:

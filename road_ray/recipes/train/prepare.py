@@ -84,7 +84,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     limit_length(tokenizer, longest, max(limits))
     if worker.is_main:
         warn_of_rates(config, str(model.encoder.config.model_type))
-    order = (data.batch_size, config.seed, data.max_batch_tokens)
+    order = (data.batch_size, config.seed)
     share = {"pad_id": pad_id_of(tokenizer), "rank": worker.rank, "size": worker.size}
     streams = {n: BatchStream(split.features, *order, **share) for n, split in splits.items()}
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
