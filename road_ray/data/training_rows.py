@@ -18,7 +18,7 @@ import numpy as np
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import NO_WINDOWS, Example, Ints, TextExample, fold_text
 from road_ray.data.readers.layouts import table_examples
-from road_ray.data.readers.squad import question_rows
+from road_ray.data.readers.squad import flat_rows
 from road_ray.data.readers.tables import Rows, named_rows, numbered_lines, table_rows
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -68,7 +68,8 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
     rows: Rows
     if isinstance(task.kind, Span):
         gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
-        rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in question_rows(path))
+        asked = flat_rows(table_rows(path))
+        rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in asked)
         layout, columns = "squad_json", Columns(())
     elif isinstance(task.kind, Choose):
         columns = replace(dataset.columns, label=None, id=None)

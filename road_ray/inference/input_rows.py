@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
-from road_ray.data.readers.squad import nested_rows
+from road_ray.data.readers.squad import flat_rows
 from road_ray.data.readers.tables import (
     TABLES,
+    Rows,
     decoded_lines,
     missing_columns,
     numbered_lines,
@@ -226,10 +227,8 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         words = Columns((number if isinstance(number, int) else 0,))
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
-    if (questions := nested_rows(path)) is not None:
-        return _questions(path, questions)
     if suffix in TABLES:
-        return table_rows(path)
+        return table_rows(path) if "text" in trained.fields else _asked(table_rows(path))
     if suffix == _LINES:
         return _lines((f"{path}:{number}", line) for number, line in numbered_lines(path))
     raise ConfigError(
@@ -238,17 +237,13 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
     )
 
 
-def _questions(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows without gold answers, of which not all questions have the same columns."""
-    try:
-        for where, row in rows:
-            yield where, {name: value for name, value in row.items() if name not in _GOLD}
-    except (KeyError, TypeError, IndexError) as error:
-        raise DataError(
-            f"{path}: neither rows nor in the layout of SQuAD or MRQA: "
-            f"{type(error).__name__} {error}\n"
-            "  allowed: [{...}, ...] or {data: [{paragraphs: ...}]}"
-        ) from error
+def _asked(rows: Rows) -> Iterator[tuple[str, Row]]:
+    """Yield rows; of those that hold questions the questions, without gold answers, of which not
+    all have the same columns.
+    """
+    for place, row in rows:
+        for where, flat in flat_rows([(place, row)]):
+            yield where, row if flat is row else {n: flat[n] for n in flat if n not in _GOLD}
 
 
 def _lines(

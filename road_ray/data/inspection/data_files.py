@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from road_ray.data.readers.conll import TAG, cells_of, conll_rows
-from road_ray.data.readers.squad import question_rows
+from road_ray.data.readers.squad import flat_rows
 from road_ray.data.readers.tables import (
     TABLES,
     Row,
@@ -21,6 +21,7 @@ from road_ray.data.readers.tables import (
     numbered_lines,
     placed_rows,
     suffix_of,
+    table_rows,
     with_class_names,
 )
 from road_ray.data.task_and_dataset import Columns, Hub
@@ -97,7 +98,8 @@ def find_source(place: str) -> Source:
         if layout == "conll":
             rows = conll_rows(Path(file), Columns((0,), -1), split != "test")
         else:  # SQuAD's are flat rows
-            rows = with_class_names(question_rows(Path(file)), class_names(Path(file)), ())
+            asked = flat_rows(table_rows(Path(file)))
+            rows = with_class_names(asked, class_names(Path(file)), ())
         read[split] = list(islice(rows, MOST_ROWS))
     return Source(name, layout, files, None, read, class_names(train))
 

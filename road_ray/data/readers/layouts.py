@@ -1,11 +1,10 @@
 """Registry of layouts, and the examples of a split from files below a root or from the hub; the
 layouts of sentences, pairs and choices, one a row of a table.
 
-A layout has three parts: a function from a file to its rows, one from a table of rows to
-examples, and, where the rows of its copy on the hub differ, one from such a row to that of a file.
-To add a layout, add these to ``LAYOUTS``; one of multiple-choice questions is an entry of
-``CHOICES``, a function from a row to question, choices and answer. Sentences and pairs: lines
-between tabs without quoting (GLUE: Wang et al. 2018), JSON with a list of rows for each task
+A layout has two parts: a function from a file to its rows, and one from rows, of a file or of the
+hub, to examples. To add a layout, add these to ``LAYOUTS``; one of multiple-choice questions is an
+entry of ``CHOICES``, a function from a row to question, choices and answer. Sentences and pairs:
+lines between tabs without quoting (GLUE: Wang et al. 2018), JSON with a list of rows for each task
 (Adversarial GLUE: Wang et al. 2021), or any table, whose columns the data set's entry names.
 """
 
@@ -30,6 +29,7 @@ from road_ray.data.readers.tables import (
     numbered_lines,
     read_document,
     refuse_repeated_columns,
+    table_rows,
 )
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero, label_text, plain_label
 from road_ray.errors import ConfigError, DataError, RoadError, shorten
@@ -230,13 +230,13 @@ def choice_questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[C
 @dataclass(frozen=True)
 class Layout:
     """Functions of one layout, of which the bool says that rows need labels. ``form`` shows it in
-    messages; empty: columns of the entry.
+    messages; empty: columns of the entry. ``flat`` makes rows of examples of those of a file.
     """
 
     rows: Callable[[Path, Columns, bool], Rows]
     examples: Callable[[Rows, Dataset, bool], Iterable[Example]]
-    from_hub: Callable[[Row, str], Row] | None = None
     form: str = ""
+    flat: Callable[[Rows], Rows] = iter
 
 
 def _by_path(rows: Callable[[Path], Rows]) -> Callable[[Path, Columns, bool], Rows]:
@@ -244,17 +244,15 @@ def _by_path(rows: Callable[[Path], Rows]) -> Callable[[Path, Columns, bool], Ro
     return lambda path, columns, labelled: rows(path)
 
 
-_SPANS = squad.questions
+_ASKED = Layout(_by_path(table_rows), squad.questions, squad.FORM, squad.flat_rows)
 LAYOUTS: dict[str, Layout] = {
     "glue_tsv": Layout(glue_rows, sentences),
     "table": Layout(_by_path(named_rows), sentences),
     "adv_glue": Layout(adv_glue_rows, sentences),
     "conll": Layout(conll_rows, tagged_sentences),
-    "squad_json": Layout(_by_path(squad.question_rows), _SPANS, form=squad.FORM),
-    "mrqa": Layout(_by_path(squad.question_rows), _SPANS, squad.mrqa_from_hub),
-    "quac": Layout(_by_path(squad.question_rows), _SPANS),
-    "qasrl": Layout(_by_path(squad.qasrl_rows), _SPANS),
-    "zre": Layout(_by_path(squad.zre_rows), _SPANS, squad.zre_from_hub),
+    **dict.fromkeys(("squad_json", "mrqa", "quac"), _ASKED),  # a file says which of them it is
+    "qasrl": Layout(_by_path(squad.qasrl_rows), squad.questions),
+    "zre": Layout(_by_path(squad.zre_rows), squad.questions, flat=squad.subject_rows),
     **dict.fromkeys(CHOICES, Layout(_by_path(named_rows), choice_questions)),
 }
 
@@ -273,8 +271,6 @@ def read_split(
     labelled = split != "test" and not unlabelled
     if root is None:
         rows: Rows = hub_rows(dataset, split)
-        if convert := layout.from_hub:
-            rows = ((where, convert(row, where)) for where, row in rows)
         columns = (dataset.hub and dataset.hub.columns) or dataset.columns
         return table_examples(dataset.name, rows, replace(dataset, columns=columns), labelled)
     examples: list[Example] = []
@@ -338,7 +334,7 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
 
     def noted() -> Iterator[tuple[str, Row]]:
         nonlocal last
-        for last in rows:  # noqa: UP028 - the handler below names it
+        for last in layout.flat(rows):  # noqa: UP028 - the handler below names it
             yield last
 
     try:

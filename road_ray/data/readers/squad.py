@@ -2,8 +2,8 @@
 
 One JSON file, ``FORM`` below, or a table of the flat rows of Hugging Face's copy. Each answer has
 ``text`` and ``answer_start``, in characters of the context. Source: Rajpurkar et al. 2016 and 2018.
-For each other layout, one function yields the rows of a file as flat rows; its docstring describes
-the layout. Where the rows of the copy on the hub differ, one more turns such a row into a flat one.
+For each other layout, one function yields the flat rows of a file, of its rows or of a question;
+its docstring describes the layout. ``flat_rows`` knows those that a row shows.
 """
 
 import ast
@@ -11,7 +11,8 @@ import json
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,6 @@ from road_ray.data.readers.tables import (
     check_text,
     first_faults,
     numbered_lines,
-    read_document,
-    suffix_of,
     table_rows,
 )
 from road_ray.data.task_and_dataset import Dataset
@@ -56,32 +55,38 @@ _NO_ANSWERS = (
 _log = logging.getLogger(__name__)
 
 
-def question_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the flat rows of a file of SQuAD, QuAC or MRQA, or of a table of them."""
-    nested = nested_rows(path)
-    yield from table_rows(path) if nested is None else nested
-
-
-def nested_rows(path: Path) -> Iterator[tuple[str, Row]] | None:
-    """Return the questions of a file in the JSON of SQuAD or QuAC, or in the lines of MRQA, as flat
-    rows; None for a table.
+def flat_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
+    """Yield flat rows: the questions of an article of SQuAD or QuAC, of a line of MRQA, or of its
+    copy on the hub; all others as they are. Raises ``DataError`` for a question of another shape.
     """
-    if suffix_of(path) == ".jsonl":
-        _, first = next(table_rows(path), ("", {}))
-        return _mrqa_rows(path) if first.keys() == {"header"} or "qas" in first else None
-    content = read_document(path) if suffix_of(path) == ".json" and path.is_file() else None
-    articles: Any = content.get("data") if isinstance(content, dict) else None
-    article = articles[0] if isinstance(articles, list) and articles else None
-    is_nested = isinstance(article, dict) and "paragraphs" in article
-    return _squad_rows(articles, path) if is_nested else None
+    for where, row in rows:
+        try:
+            yield from _questions_of(row, where)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{where}: not in the layout of SQuAD, QuAC or MRQA: {error!r}\n  allowed: {FORM}"
+            ) from error
 
 
-def _squad_rows(articles: list[Any], path: Path) -> Iterator[tuple[str, Row]]:
-    for paragraph in (paragraph for article in articles for paragraph in article["paragraphs"]):
-        for question in paragraph["qas"]:
-            where = f"{path}: question {question['id']!r}"
-            row = {**question, "context": paragraph["context"]}
-            yield where, _quac_row(row, where) if row.keys() >= _OF_QUAC else row
+def _questions_of(row: Row, where: str) -> Iterator[tuple[str, Row]]:
+    if _are_objects(row.get("paragraphs"), "qas"):
+        for paragraph in row["paragraphs"]:
+            for question in paragraph["qas"]:
+                place = f"{where}: question {question['id']!r}"
+                flat = {**question, "context": paragraph["context"]}
+                yield place, _quac_row(flat, place) if flat.keys() >= _OF_QUAC else flat
+    elif _are_objects(row.get("qas"), "detected_answers"):
+        for question in row["qas"]:
+            place = f"{where}: question {question['qid']!r}"
+            yield place, _mrqa_row({**question, "context": row["context"]}, place)
+    elif isinstance(row.get("detected_answers"), dict):
+        yield where, _mrqa_row(row, where)
+    elif row.keys() != {"header"} or not isinstance(row["header"], dict):  # line 1 of MRQA
+        yield where, row
+
+
+def _are_objects(cell: object, key: str) -> bool:
+    return isinstance(cell, list) and all(isinstance(item, dict) and key in item for item in cell)
 
 
 def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
@@ -212,46 +217,28 @@ def _is_whole(context: str, text: str, start: int) -> bool:
     return context.startswith(text, start) and whole
 
 
-def _mrqa_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the questions of the MRQA 2019 shared task (Fisch et al. 2019): TriviaQA, Natural
+def _mrqa_row(question: Row, where: str) -> dict[str, Any]:
+    """Return a question of the MRQA 2019 shared task (Fisch et al. 2019): TriviaQA, Natural
     Questions and others.
 
     JSONL, a header line, then one context with its questions a line, whose ``char_spans`` are first
     and last character. Every detected span is an answer, and training uses the first; the official
     scorer accepts the texts in ``answers``. Raises ``DataError`` for a span outside the context.
     """
-    for where, row in table_rows(path):
-        if "header" in row:
-            continue
-        if "qas" not in row:
+    context, detected = question["context"], question["detected_answers"]
+    if isinstance(detected, dict):  # on the hub
+        ends = [zip(s["start"], s["end"], strict=True) for s in detected["char_spans"]]
+    else:
+        ends = [map(tuple, one["char_spans"]) for one in detected]
+    answers, length = [], len(check_text(context, where, "context"))
+    for first, last in dict.fromkeys(chain.from_iterable(ends)):
+        if not 0 <= first <= last < length:
             raise DataError(
-                f"{where}: no 'qas' in the row, as every line of MRQA but the first has"
-            )
-        for question in row["qas"]:
-            place = f"{where}: question {question['qid']!r}"
-            spans = [tuple(s) for one in question["detected_answers"] for s in one["char_spans"]]
-            yield place, _with_spans(question | {"context": row["context"]}, spans, place)
-
-
-def mrqa_from_hub(row: Row, where: str) -> Row:
-    """Return a row of the copy on the hub."""
-    spans = row["detected_answers"]["char_spans"]
-    found = [place for span in spans for place in zip(span["start"], span["end"], strict=True)]
-    return _with_spans(row, found, where)
-
-
-def _with_spans(row: Row, spans: Iterable[tuple[int, ...]], where: str) -> dict[str, Any]:
-    context = check_text(row["context"], where, "context")
-    answers = []
-    for first, last in dict.fromkeys(spans):
-        if not 0 <= first <= last < len(context):
-            raise DataError(
-                f"{where} has an answer at characters {first} to {last}, the context has "
-                f"{len(context)}"
+                f"{where} has an answer at characters {first} to {last}, the context has {length}"
             )
         answers.append({"text": context[first : last + 1], "answer_start": first})
-    found = {"id": row["qid"], "question": row["question"], "context": context, "answers": answers}
-    return found | {"accepted": tuple(row.get("answers", ()))}
+    found = {"id": question["qid"], "question": question["question"], "context": context}
+    return found | {"answers": answers, "accepted": tuple(question.get("answers", ()))}
 
 
 def _quac_row(turn: Row, where: str) -> Row:
@@ -319,29 +306,33 @@ def qasrl_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def zre_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the questions of QA-ZRE (Levy et al. 2017), which are about the subject of a relation.
+    """Yield the rows of QA-ZRE (Levy et al. 2017), whose questions are about the subject of a
+    relation.
 
     Tab-separated lines without a header, or a conversion to SQuAD JSON. Columns: relation, question
     with ``XXX`` for the subject, subject, sentence, then any number of answers; a question without
     answers is unanswerable. Raises ``DataError`` with ``file:line`` for fewer than four columns.
     """
     if ".json" in path.suffixes:
-        yield from question_rows(path)
+        yield from table_rows(path)
         return
     for number, line in numbered_lines(path):
         where, cells = f"{path}:{number}", line.split("\t")
         if line and len(cells) < 4:
             raise DataError(f"{where}: {len(cells)} columns, at least 4 wanted: {shorten(line)!r}")
         if line:
-            _, question, subject, sentence, *answers = cells
-            row = {"question": question, "subject": subject, "context": sentence}
-            yield where, zre_from_hub({**row, "answers": answers}, where)
+            names = ("question", "subject", "context")
+            yield where, dict(zip(names, cells[1:4], strict=True)) | {"answers": cells[4:]}
 
 
-def zre_from_hub(row: Row, where: str) -> Row:
-    """Return a row of the copy on the hub; each answer is located at its first occurrence."""
-    context = row["context"]
-    answers = [{"text": a, "answer_start": context.find(a)} for a in row["answers"] if a]
-    question = row["question"].replace("XXX", row["subject"])
-    id = where.rpartition(":")[2]  # number of the row
-    return {"id": id, "question": question, "context": context, "answers": answers}
+def subject_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
+    """Yield flat rows for those of QA-ZRE, also of the copy on the hub; each answer is located at
+    its first occurrence.
+    """
+    for where, row in flat_rows(rows):
+        if "subject" in row:
+            question, context = row["question"].replace("XXX", row["subject"]), row["context"]
+            answers = [{"text": a, "answer_start": context.find(a)} for a in row["answers"] if a]
+            id = where.rpartition(":")[2]  # number of the row
+            row = {"id": id, "question": question, "context": context, "answers": answers}
+        yield where, row

@@ -274,6 +274,7 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
         ("t.csv", b"text,label\n", "no row with a column"),
         ("t.xlsx", b"PK", r"\.xlsx is not a supported table\n  allowed: .jsonl"),
         ("t.json", b"{}", "no row with a column"),
+        ("t.json", b'{"data": [{"paragraphs": [{"qas": [{}]}]}]}', "not in the layout of SQuAD"),
         ("t.txt", b" \n\n", "0 documents"),
         ("org/name", None, r"no such file or directory\n.*hub:ORGANISATION/NAME"),
         ("hub:road-ray/no-such-data-set", None, "no-such-data-set could not be loaded"),

@@ -15,7 +15,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.examples import Answer
 from road_ray.data.load_split import load_split, tasks_of
 from road_ray.data.readers.layouts import read_split
-from road_ray.data.readers.squad import mrqa_from_hub
+from road_ray.data.readers.squad import flat_rows
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.data.training_rows import read_unlabelled
 from road_ray.evaluation.squad import evaluate
@@ -65,7 +65,7 @@ def test_answers_of_an_impossible_question_are_dropped_and_counted(file, caplog)
 def test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted(file, start, caplog):
     (example,) = read_squad(write(file, question("q1", ("Ulm", start))))
     assert example.answers == (Answer("Ulm", 15),)
-    assert f"moved 1 answers to where they stand: {file}: question 'q1'" in caplog.text
+    assert f"moved 1 answers to where they stand: {file}: [0]: question 'q1'" in caplog.text
 
 
 FLAT = [
@@ -170,9 +170,8 @@ def test_the_hub_gives_the_same_question():
     first = PASSAGE.index("Rome")
     spans = [{"start": [first], "end": [first + 3]}]
     hub = {"qid": "q1", "question": "Where?", "context": PASSAGE}
-    again = mrqa_from_hub(
-        hub | {"detected_answers": {"text": ["Rome"], "char_spans": spans}}, "hub:1"
-    )
+    hub |= {"detected_answers": {"text": ["Rome"], "char_spans": spans}}
+    [(_, again)] = flat_rows([("hub:1", hub)])
     assert (again["id"], again["answers"]) == ("q1", [{"text": "Rome", "answer_start": first}])
 
 
