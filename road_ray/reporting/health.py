@@ -15,6 +15,10 @@ _NO_LOSS = re.compile(
 )
 DATA, TEACHERS, MODEL, COMMUNICATION = "data", "waiting for teachers", "model", "communication"
 _MUCH = 0.10  # least share of a step for advice on a part of it
+_GUESSING = ": start from a trained generator (generator.init), lower optimizer.peak_lr, lengthen "
+_GUESSING += "the warm-up or raise objective.choose_fraction"
+_SAME = ": the same few tokens: lower optimizer.peak_lr or objective.discriminator_weight, raise "
+_SAME += "objective.options.temperature"
 
 
 def _check(name: str, reading: str, state: State, about: str) -> Row:
@@ -55,8 +59,14 @@ def _gradients(run: RunRecord) -> Iterator[Row]:
         about += "" if share < 0.9 else ": the limit determines the step size, not the gradient"
         yield _check("clipped", f"{share:.0%}", "good" if share < 0.9 else "fair", about)
     if (area := run.last("train/detection_auc")) is not None:
+        state = _state(area, good=0.7, fair=0.55)
         about = "area under the ROC curve of the discriminator; 0.5 is guessing"
-        yield _check("detection", f"{area:.2f}", _state(area, good=0.7, fair=0.55), about)
+        about += _GUESSING if state == "bad" else ""
+        yield _check("detection", f"{area:.2f}", state, about)
+    if (entropy := run.last("train/generator_entropy")) is not None:
+        state = _state(entropy, good=0.02, fair=0.02)
+        about = "in nats, of what the generator samples" + (_SAME if state == "bad" else "")
+        yield _check("generator entropy", f"{entropy:.2f}", state, about)
     if (replaced := run.last("train/replaced_fraction")) is not None:
         about = "tokens that the generator replaced; with few of them there is little to detect"
         yield _check("replaced", f"{replaced:.1%}", "good" if replaced > 0.04 else "fair", about)

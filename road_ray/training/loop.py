@@ -1,5 +1,5 @@
 """Training loop for every objective, on one worker or many; the rows of its journal, which sum up
-losses and speed over steps, and the detection of a collapse.
+losses and speed over steps.
 """
 
 import json
@@ -39,16 +39,7 @@ from road_ray.training.worker import (
 )
 
 _log = logging.getLogger(__name__)
-_GRACE = 0.25  # of the run, in which the discriminator may still call every token original
-_ROWS = 5  # consecutive rows of the journal
 _SIZES = ("tokens", "positions", "examples", "time/steps")
-_ADVICE = {
-    "detector_collapse": "the discriminator calls every token original: start from a trained "
-    "generator (generator.init), lower optimizer.peak_lr, lengthen the warm-up or raise "
-    "objective.choose_fraction",
-    "generator_collapse": "the generator draws the same few tokens: lower optimizer.peak_lr, lower "
-    "objective.discriminator_weight, or raise objective.options.temperature",
-}
 
 Steps = Callable[[int], Iterator[list[Batch]]]
 """``steps(start)`` yields the batches of update ``start``, ``start + 1``, ...; each list is one
@@ -205,7 +196,6 @@ class StepMetrics:
         default = min(50, max(1, training.total_steps // 20))
         self._every = training.config.log_every_steps or default
         self._utilization = ModelFlopsUtilization(trained, training.worker, autocast)
-        self._collapse = CollapseMonitor(training)
         # What a checkpoint has of all workers goes on in rank 0; the others have the same names.
         sums, stats = state.get("since_row", ({}, {}))
         main, device = training.worker.is_main, training.worker.device
@@ -275,7 +265,6 @@ class StepMetrics:
         self._stats.clear()
         self.row = self._utilization.of({**row, **norms}, passes)
         self._training.journal.write(done, self.row)
-        self._collapse.check(done, self.row)
 
 
 def gradient_norms(objective: Objective) -> dict[str, float]:
@@ -291,25 +280,3 @@ def gradient_norms(objective: Objective) -> dict[str, float]:
         return {}
     norms = [full_tensor(torch.nn.utils.get_total_norm(part)) for part in parts.values()]
     return dict(zip(parts, torch.stack(norms).tolist(), strict=True))
-
-
-class CollapseMonitor:
-    """Checks rows of the journal and writes an event when a network has collapsed."""
-
-    def __init__(self, training: Training) -> None:
-        self._training, self._bad = training, dict.fromkeys(_ADVICE, 0)
-
-    def check(self, step: int, row: Mapping[str, float]) -> None:
-        """Check one row; five bad rows in a row make an event."""
-        if step < _GRACE * self._training.total_steps:
-            return
-        recall = row.get("train/detection_recall", 1.0)
-        area = row.get("train/detection_auc", 1.0)
-        signs = {
-            "detector_collapse": recall < 0.005 and abs(area - 0.5) < 0.01,
-            "generator_collapse": row.get("train/generator_entropy", 1.0) < 0.02,
-        }
-        for kind, present in signs.items():
-            self._bad[kind] = self._bad[kind] + 1 if present else 0
-            if self._bad[kind] == _ROWS:
-                self._training.journal.event(kind, step=step, advice=_ADVICE[kind])

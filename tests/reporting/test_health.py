@@ -38,6 +38,8 @@ def test_a_run_that_learnt_to_be_silent(run_directory):
         ([{"train/detection_auc": 0.51}], "detection", "bad"),
         ([{"train/detection_auc": 0.9}], "detection", "good"),
         ([{"train/replaced_fraction": 0.01}], "replaced", "fair"),
+        ([{"train/generator_entropy": 0.01}], "generator entropy", "bad"),
+        ([{"train/generator_entropy": 3.0}], "generator entropy", "good"),
     ],
 )
 def test_readings(rows, name, state):

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from road_ray.data.batching import to_device
 from road_ray.errors import DivergedError, InterruptedRunError
 from road_ray.training.gradients import LossGuard
-from road_ray.training.loop import CollapseMonitor, StepMetrics, gradient_norms, train
+from road_ray.training.loop import StepMetrics, gradient_norms, train
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.benchmarks.host import META, meta_step, optimizer_of
 from tests.objectives import every
@@ -265,9 +265,6 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(tmp
     assert tiny.same(late, at_once)
 
 
-ILL = {"train/detection_recall": 0.0, "train/detection_auc": 0.5, "train/generator_entropy": 3.0}
-
-
 def test_each_network_has_its_norm_and_one_network_has_none():
     electra = tiny.electra()
     assert gradient_norms(electra) == {}
@@ -277,17 +274,3 @@ def test_each_network_has_its_norm_and_one_network_has_none():
     assert set(norms) == {"train/grad_norm_generator", "train/grad_norm_discriminator"}
     count = sum(p.numel() for p in electra.generator.parameters())
     assert norms["train/grad_norm_generator"] == pytest.approx(count**0.5, rel=1e-5)
-
-
-def test_a_collapse_that_lasts_is_told_once_with_advice_and_short_or_early_illness_not(tmp_path):
-    monitor = CollapseMonitor(tiny.training(tmp_path / "short", steps=1000))
-    for step in range(10, 1000, 10):  # other objectives have no such figures
-        monitor.check(step, ILL if step < 250 or step % 40 else {"train/mlm": 1.0})
-    assert not (tmp_path / "short").exists()
-    monitor = CollapseMonitor(tiny.training(tmp_path, steps=100))
-    for step in range(10, 100, 10):
-        monitor.check(step, ILL)
-    (event,) = read_rows(tmp_path / "events.jsonl")
-    assert event["kind"] == "detector_collapse"
-    assert event["step"] == 70  # rows from a quarter of the run on: 30, 40, 50, 60, 70
-    assert "generator.init" in event["advice"]
