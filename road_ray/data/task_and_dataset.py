@@ -174,6 +174,14 @@ class Choose:
 
 
 Kind = Classify | MultiLabel | Regress | Span | Tag | Choose
+HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
+    Span: "ForQuestionAnswering",
+    Classify: "ForSequenceClassification",
+    MultiLabel: "ForSequenceClassification",
+    Regress: "ForSequenceClassification",
+    Tag: "ForTokenClassification",
+    Choose: "ForMultipleChoice",
+}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
 from road_ray.distillation.teacher_directory import (
-    HEADS,
     PLAIN,
     TeacherOptions,
     check_teacher,
@@ -32,7 +31,7 @@ from road_ray.distillation.teacher_directory import (
     teacher_input_names,
 )
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import is_decoder, longest_row
+from road_ray.models.architectures import auto_class, is_decoder, longest_row
 from road_ray.models.config import TeacherPrecision
 from road_ray.models.load_weights import load_stored
 from road_ray.models.multitask import LikeTransformers, load_trained
@@ -58,8 +57,6 @@ class Teacher:
         options: TeacherOptions = PLAIN,
         device: str | torch.device = "cpu",
     ) -> None:
-        import transformers
-
         self.directory, self.device = locate_model(directory), torch.device(device)
         self.task, self.stats = task, dict[str, float]()
         label_map, precision = options.label_map, options.precision
@@ -71,8 +68,7 @@ class Teacher:
                 load_trained(str(directory), plain, label_map), task.name
             )
         else:
-            auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
-            self._model, missing = load_stored(auto, self.directory)
+            self._model, missing = load_stored(auto_class(task.kind), self.directory)
             refuse_random(self.directory, missing)
         self._model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.model_files import locate_model, read_config, stored_head
-from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import HEADS, Choose, Classify, MultiLabel, Task
 from road_ray.data.text_rows import check_fast
 from road_ray.data.tokenizer import check_vocabulary, gives_segments, read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
 _NEVER_LOADED = {"training_args.bin"}  # written by the Trainer; no from_pretrained reads it
 LABEL_MAP = "distillation.label_map"
-HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
-    Span: "ForQuestionAnswering",
-    Classify: "ForSequenceClassification",
-    MultiLabel: "ForSequenceClassification",
-    Regress: "ForSequenceClassification",
-    Tag: "ForTokenClassification",
-    Choose: "ForMultipleChoice",
-}
 IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
 # The student's tokenizer, where a teacher with another one answers for its tokens.
 ANSWERS_FOR = "answers_for_tokenizer_sha256"

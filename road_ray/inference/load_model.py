@@ -13,6 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.data.encode_examples import row_lengths
 from road_ray.data.model_files import locate_model, model_record, read_config, stored_head
 from road_ray.data.task_and_dataset import (
+    HEADS,
     SPECIAL_HEADS,
     Choose,
     Classify,
@@ -26,7 +27,6 @@ from road_ray.data.task_and_dataset import (
     Task,
 )
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
-from road_ray.distillation.teacher_directory import HEADS
 from road_ray.errors import CheckpointError, ConfigError, require
 from road_ray.evaluation.metrics import stored_threshold
 from road_ray.inference.predictor import ChooseAny, Predictor

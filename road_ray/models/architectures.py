@@ -11,14 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
-    MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
-    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
     AutoModel,
     PreTrainedConfig,
@@ -26,7 +23,7 @@ from transformers import (
 )
 
 from road_ray.data.batching import INPUTS
-from road_ray.data.task_and_dataset import Choose, Kind, Span, Tag
+from road_ray.data.task_and_dataset import HEADS, Kind
 from road_ray.errors import CheckpointError, ConfigError
 
 FAMILIES = ("electra", "bert", "albert")
@@ -55,24 +52,22 @@ def encoder_class(config: PreTrainedConfig) -> Any:
     return encoder
 
 
+def auto_class(kind: Kind) -> Any:
+    """Return the Auto class of ``transformers`` for a kind of head."""
+    suffix = next(suffix for of_head, suffix in HEADS.items() if isinstance(kind, of_head))
+    return getattr(transformers, f"AutoModel{suffix}")
+
+
 def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
     """Return the class of ``transformers`` for a kind of head on an architecture.
 
     Raises ``CheckpointError`` if it has none.
     """
-    match kind:
-        case Span():
-            mapping, name = MODEL_FOR_QUESTION_ANSWERING_MAPPING, "question answering"
-        case Tag():
-            mapping, name = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, "token classification"
-        case Choose():
-            mapping, name = MODEL_FOR_MULTIPLE_CHOICE_MAPPING, "multiple choice"
-        case _:
-            mapping, name = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, "sequence classification"
-    found = class_of(mapping, config)
+    auto = auto_class(kind)
+    found = class_of(auto._model_mapping, config)
     if found is None:
         raise CheckpointError(
-            f"{config.name_or_path or 'config.json'}: transformers has no head for {name} on "
+            f"{config.name_or_path or 'config.json'}: transformers has no {auto.__name__} on "
             f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
         )
     return found

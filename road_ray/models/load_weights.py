@@ -20,18 +20,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import (
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as hugging_face_logging
 
 from road_ray.data.model_files import check_hashes, locate_model, model_hashes, read_config
-from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task, plain_label
+from road_ray.data.task_and_dataset import Classify, Kind, MultiLabel, Span, Tag, Task, plain_label
 from road_ray.errors import CheckpointError, require
+from road_ray.models.architectures import auto_class
 from road_ray.system.files import cache_home, read_json, sha256_of, staged_directory
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -42,11 +37,7 @@ MERGED_FROM = "merged_from.txt"  # in a merged model: the directory of its adapt
 _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model")
 _PREFIX = "base_model.model."  # of the names of the base's weights in an adapter's file
-_CLASSES: dict[str, Any] = {
-    "SEQ_CLS": AutoModelForSequenceClassification,
-    "TOKEN_CLS": AutoModelForTokenClassification,
-    "QUESTION_ANS": AutoModelForQuestionAnswering,
-}
+_KINDS: dict[str, Kind] = {"SEQ_CLS": Classify(()), "TOKEN_CLS": Tag(()), "QUESTION_ANS": Span()}
 _UNUSUAL = 7919  # labels of no model, to find the layer that has as many
 
 
@@ -196,7 +187,7 @@ def merge_adapter(adapter: Path) -> Path:
     final = cache_home() / "adapters" / key[:32]
     if final.is_dir():
         return final
-    kind = _CLASSES[fields["task_type"]]
+    kind = auto_class(_KINDS[fields["task_type"]])
     _check_floats(adapter / _ADAPTER_WEIGHTS)
     tensors: dict[str, Tensor] = load_file(adapter / _ADAPTER_WEIGHTS)
     wide = type(config)(**{**config.to_dict(), "num_labels": _UNUSUAL, "id2label": None})
@@ -227,7 +218,7 @@ def _checked(adapter: Path) -> tuple[dict[str, Any], Path]:
             f"{adapter}: no {_ADAPTER_WEIGHTS}; pickled weights are not read\n"
             "  fix: save the adapter with save_pretrained of a newer peft"
         )
-    for field, allowed in (("peft_type", ["LORA"]), ("task_type", list(_CLASSES))):
+    for field, allowed in (("peft_type", ["LORA"]), ("task_type", list(_KINDS))):
         if fields.get(field) not in allowed:
             raise CheckpointError(
                 f"{adapter / ADAPTER}: {field} is {fields.get(field)!r}\n"

@@ -17,12 +17,21 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.encode_examples import encode
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.load_split import training_tokenizer
-from road_ray.data.task_and_dataset import Choose, Classify, Columns, Dataset, Span, Tag, Task
+from road_ray.data.task_and_dataset import (
+    HEADS,
+    Choose,
+    Classify,
+    Columns,
+    Dataset,
+    Span,
+    Tag,
+    Task,
+)
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
-from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, reads_other_tokens
-from road_ray.models.architectures import input_names
+from road_ray.distillation.teacher_directory import fingerprint_tokenizer, reads_other_tokens
+from road_ray.models.architectures import auto_class, input_names
 from road_ray.models.multitask import load_trained
 from tests.published import TEXTS, publish, tokenizer_of
 
@@ -170,8 +179,7 @@ def plain_logits(rows, tokenizer, model, length=LENGTH):
 
 
 def plain_model(rows, directory):
-    auto = getattr(transformers, f"AutoModel{HEADS[type(KINDS[rows].kind)]}")
-    return auto.from_pretrained(directory).eval()
+    return auto_class(KINDS[rows].kind).from_pretrained(directory).eval()
 
 
 @pytest.mark.parametrize("rows", KINDS)

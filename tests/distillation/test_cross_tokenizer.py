@@ -13,6 +13,7 @@ from road_ray.data.batching import pad
 from road_ray.data.encode_examples import encode
 from road_ray.data.examples import Answer, ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.load_split import Split
+from road_ray.data.task_and_dataset import HEADS
 from road_ray.distillation.cross_tokenizer import (
     PAD_LOGIT,
     _question_and_slice,
@@ -23,7 +24,7 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.losses import allowed_of
 from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
-from road_ray.distillation.teacher_directory import HEADS, fingerprint_tokenizer, teacher_entry
+from road_ray.distillation.teacher_directory import fingerprint_tokenizer, teacher_entry
 from road_ray.errors import DataError
 from tests.published import TEXTS, publish, tokenizer_of
 

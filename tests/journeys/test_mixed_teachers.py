@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 import road_ray as rr
 from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
-from road_ray.distillation.teacher_directory import ANSWERS_FOR, HEADS
+from road_ray.data.task_and_dataset import HEADS
+from road_ray.distillation.teacher_directory import ANSWERS_FOR
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.conftest import SPANS
 from tests.published import publish
