@@ -533,12 +533,10 @@ class _Distillation(TypedDict, total=False):
     host: Literal["actors", "process"]
     """Place of the teachers. `actors`: Ray actors, which several workers and runs can use.
     `process`: in every training process, which needs no Ray but the memory for all teachers."""
-    precision: Literal["auto", "fp32", "bf16", "int8"]
+    precision: Literal["auto", "fp32", "bf16"]
     """Number format of the teachers' matrix products. `fp32`: full precision. `bf16`: autocast
     to bfloat16, logits have 8 significant bits. `auto`: bf16 where the device is faster with
-    it. `int8`: weights and activations of linear layers have 8 bits; for CPUs without bf16.
-    Logits that differ from fp32 by more than an eighth of the largest are an error; the
-    difference is in the event `teachers_proven`."""
+    it."""
     torch_compile: bool
     """Compile the teachers with `torch.compile`, once for batches of all lengths. Meant for GPUs
     and thousands of steps, not measured on one: the first answer waits for the compiler,
@@ -819,12 +817,10 @@ class _DistillDistillation(TypedDict, total=False):
     host: Literal["actors", "process"]
     """Place of the teachers. `actors`: Ray actors, which several workers and runs can use.
     `process`: in every training process, which needs no Ray but the memory for all teachers."""
-    precision: Literal["auto", "fp32", "bf16", "int8"]
+    precision: Literal["auto", "fp32", "bf16"]
     """Number format of the teachers' matrix products. `fp32`: full precision. `bf16`: autocast
     to bfloat16, logits have 8 significant bits. `auto`: bf16 where the device is faster with
-    it. `int8`: weights and activations of linear layers have 8 bits; for CPUs without bf16.
-    Logits that differ from fp32 by more than an eighth of the largest are an error; the
-    difference is in the event `teachers_proven`."""
+    it."""
     torch_compile: bool
     """Compile the teachers with `torch.compile`, once for batches of all lengths. Meant for GPUs
     and thousands of steps, not measured on one: the first answer waits for the compiler,

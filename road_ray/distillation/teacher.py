@@ -30,12 +30,12 @@ from road_ray.distillation.teacher_directory import (
     refuse_random,
     teacher_input_names,
 )
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError
 from road_ray.models.architectures import auto_class, is_decoder, longest_row
-from road_ray.models.config import TeacherPrecision
+from road_ray.models.config import Precision
 from road_ray.models.load_weights import load_stored
 from road_ray.models.multitask import LikeTransformers, load_trained
-from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, round_to_int8
+from road_ray.models.precision import autocast_dtype, compile_for_all_shapes
 
 # In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
 OWN_TOKENS = "own_tokens"
@@ -59,13 +59,12 @@ class Teacher:
     ) -> None:
         self.directory, self.device = locate_model(directory), torch.device(device)
         self.task, self.stats = task, dict[str, float]()
-        label_map, precision = options.label_map, options.precision
         order = check_teacher(self.directory, task, options)
         self._model: Any
         if stored_head(self.directory) is not None:
             plain, order = replace(task, head=None), None  # not the student's; in the task's order
             self._model = LikeTransformers(
-                load_trained(str(directory), plain, label_map), task.name
+                load_trained(str(directory), plain, options.label_map), task.name
             )
         else:
             self._model, missing = load_stored(auto_class(task.kind), self.directory)
@@ -74,17 +73,8 @@ class Teacher:
         self._order = None if order is None else torch.tensor(order, device=device)
         self._segments = "token_type_ids" in teacher_input_names(self.directory, self._model)
         self.positions = longest_row(self._model.base_model)
-        self._autocast: torch.dtype | None = None
-        if precision == "int8":
-            if self.device.type != "cpu":
-                raise ConfigError(
-                    f"distillation.precision = int8: the teachers are on {self.device.type}\n"
-                    "  allowed: int8 on a CPU\n  fix: distillation.precision=bf16"
-                )
-            round_to_int8(self._model)
-        else:
-            width = int(self._model.config.hidden_size)
-            self._autocast = autocast_dtype(precision, self.device, width)
+        width = int(self._model.config.hidden_size)
+        self._autocast = autocast_dtype(options.precision, self.device, width)
         if self._autocast is not None:  # once, as autocast would for every batch: the same logits
             for part in self._model.modules():
                 if isinstance(part, torch.nn.Linear):
@@ -218,13 +208,11 @@ def some_rows(inputs: Mapping[str, Any], numbers: NDArray[np.integer[Any]]) -> d
 
 # Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
 # another device's order of summation; in bf16 that order changes the rounding of every layer, and
-# auto may be bf16 on one machine and fp32 on the next. int8 is compared with fp32: where it differs
-# by more, the teacher does not suit it (our choice; ELECTRA and MiniLM differ by less).
-_ALLOWED_FRACTION: Mapping[TeacherPrecision, float] = {
+# auto may be bf16 on one machine and fp32 on the next.
+_ALLOWED_FRACTION: Mapping[Precision, float] = {
     "fp32": 2.0**-9,
     "bf16": 2.0**-5,
     "auto": 2.0**-5,
-    "int8": 2.0**-3,
 }
 
 
@@ -238,20 +226,18 @@ def check_parity(
     device: str | torch.device = "cpu",
 ) -> float:
     """Return the largest difference between the logits of the teachers' weights and their
-    ``answers`` ``[M, B, ..., C]``, which came through ``path``. Teachers in int8 are compared with
-    fp32.
+    ``answers`` ``[M, B, ..., C]``, which came through ``path``.
 
     Raises ``CheckpointError`` with the first teacher that differs by more than rounding.
     """
-    precision = options.precision
-    plain = replace(options, compiled=False, precision="fp32" if precision == "int8" else precision)
+    plain = replace(options, compiled=False)
     largest = 0.0
     for index, (directory, actual) in enumerate(zip(directories, answers.cpu(), strict=True)):
         # One teacher at a time: the next may need its memory.
         expected = Teacher(directory, task, plain, device)(batch).cpu()
         real = expected > -1000.0  # without the padding of spans, which is always equal
         scale = expected[real].abs().amax().item() if real.any() else 0.0
-        allowed = _ALLOWED_FRACTION[precision] * max(1.0, scale)
+        allowed = _ALLOWED_FRACTION[options.precision] * max(1.0, scale)
         difference = math.inf
         if expected.shape == actual.shape:
             difference = (expected - actual).abs().amax().item() if actual.numel() else 0.0

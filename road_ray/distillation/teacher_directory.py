@@ -25,7 +25,7 @@ from road_ray.system.files import read_json, sha256_of
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-    from road_ray.models.config import TeacherPrecision
+    from road_ray.models.config import Precision
 
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
 _NEVER_LOADED = {"training_args.bin"}  # written by the Trainer; no from_pretrained reads it
@@ -49,7 +49,7 @@ class TeacherOptions:
 
     student: str | None = None
     label_map: LabelMap | None = None
-    precision: TeacherPrecision = "auto"
+    precision: Precision = "auto"
     compiled: bool = False
 
 

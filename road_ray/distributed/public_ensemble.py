@@ -30,7 +30,7 @@ from road_ray.distillation.teacher_directory import (
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.inference.load_model import task_of
-from road_ray.models.config import TeacherPrecision
+from road_ray.models.config import Precision
 from road_ray.models.encoder import model_directory
 from road_ray.models.load_weights import LabelMap
 
@@ -69,7 +69,7 @@ class Ensemble(protocol.Ensemble):
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
         label_map: LabelMap | None = None,
-        precision: TeacherPrecision = "auto",
+        precision: Precision = "auto",
         compiled: bool = False,
         **options: Any,
     ) -> None:

@@ -17,10 +17,6 @@ Precision = Literal["auto", "fp32", "bf16"]
 bfloat16. ``auto``: bf16 where the device is faster with it. Trained weights stay in fp32 in every
 case."""
 
-TeacherPrecision = Literal["auto", "fp32", "bf16", "int8"]
-"""``Precision``, or ``int8``: products of int8 weights and activations, on a CPU."""
-
-
 Tying = Literal["none", "embeddings", "all"]
 """Weights that the generator shares with the main encoder. ``none``: none. ``embeddings``: token,
 position and type embeddings with their LayerNorm. ``all``: the whole encoder."""

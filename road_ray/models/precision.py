@@ -1,4 +1,4 @@
-"""Device and precision of a model's arithmetic, int8 matrices, and compilation for all lengths."""
+"""Device and precision of a model's arithmetic, and compilation for all lengths."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
@@ -73,49 +73,6 @@ def autocast_dtype(precision: Precision, device: torch.device, width: int) -> to
         has: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
         gains = gains and bool(has.get("avx512_bf16") or has.get("amx_bf16"))
     return torch.bfloat16 if precision == "bf16" or (precision == "auto" and gains) else None
-
-
-_LARGEST = 127  # of a signed byte, symmetric
-_LEAST_WIDTH = 64  # smaller layers, such as the output of a head, take no time and stay exact
-
-
-class Int8Linear(nn.Module):
-    """Frozen linear layer: int8 weights with one scale per output, inputs rounded to int8 with one
-    scale per row, products summed in int32.
-
-    A row's result does not depend on the other rows of its batch, so a teacher answers alike
-    whichever students share its forward pass.
-    """
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        weight = linear.weight.detach().float()
-        scale = _scale_of(weight)
-        self.rounded = nn.Buffer((weight / scale).round().to(torch.int8).t().contiguous())
-        self.scale = nn.Buffer(scale.squeeze(1))
-        self.bias = linear.bias
-
-    def forward(self, input: Tensor) -> Tensor:
-        rows = input.flatten(0, -2).float()
-        scale = _scale_of(rows)
-        products = torch._int_mm((rows / scale).round_().to(torch.int8), self.rounded)
-        output = products.float().mul_(self.scale).mul_(scale)
-        if self.bias is not None:
-            output += self.bias
-        return output.view(*input.shape[:-1], -1)
-
-
-def _scale_of(rows: Tensor) -> Tensor:
-    """Return the value of one step of each row: ``[N, D] -> [N, 1]``."""
-    return rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / _LARGEST
-
-
-def round_to_int8(model: nn.Module) -> None:
-    """Replace the large linear layers of a frozen model; everything else stays in fp32."""
-    for part in list(model.modules()):
-        for name, child in part.named_children():
-            if type(child) is nn.Linear and min(child.weight.shape) >= _LEAST_WIDTH:
-                setattr(part, name, Int8Linear(child))
 
 
 def compile_for_all_shapes(network: nn.Module, backend: object = "inductor") -> None:

@@ -75,11 +75,6 @@ def test_weights_cast_once_answer_as_autocast_over_fp32_does(tmp_path):
     )
 
 
-def test_int8_is_refused_on_a_device_that_has_better(tmp_path):
-    with pytest.raises(ConfigError, match=r"int8: the teachers are on meta(?s:.)*fix: .*bf16"):
-        Teacher(make_teacher(tmp_path / "t"), NLI, TeacherOptions(precision="int8"), "meta")
-
-
 def test_a_teacher_of_questions_answers_as_the_plain_model_does_and_padding_is_no_answer(tmp_path):
     first, directory = make_batch(0), make_teacher(tmp_path, kind="mrc")
     output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(first))

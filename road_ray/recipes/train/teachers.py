@@ -201,7 +201,6 @@ class Teachers:
             ensemble = LocalEnsemble(self.directories, self.task, self.options, device)
             # What sets them apart from the reference, which is loaded in the same way otherwise.
             path = "torch.compile" if self.options.compiled else None
-            path = "int8" if self.options.precision == "int8" else path
         if worker.is_main and settings.check_parity and path is not None and len(rows):
             few = rows[np.linspace(0, len(rows) - 1, min(_PARITY_ROWS, len(rows))).astype(np.int64)]
             batch = self._batch(split, texts, few)

@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.config.base import ByContent, Free
 from road_ray.distillation.schedule import Schedule, Shape
 from road_ray.errors import ConfigError
-from road_ray.models.config import TeacherPrecision
+from road_ray.models.config import Precision
 from road_ray.recipes.run_directory.input_files import model_files
 from road_ray.system.own_names import name_of
 
@@ -71,12 +71,10 @@ class TeachingConfig(Config):
     host: Free[Literal["actors", "process"]] = "actors"
     """Place of the teachers. ``actors``: Ray actors, which several workers and runs can use.
     ``process``: in every training process, which needs no Ray but the memory for all teachers."""
-    precision: TeacherPrecision = "auto"
+    precision: Precision = "auto"
     """Number format of the teachers' matrix products. ``fp32``: full precision. ``bf16``: autocast
     to bfloat16, logits have 8 significant bits. ``auto``: bf16 where the device is faster with it.
-    ``int8``: weights and activations of linear layers have 8 bits; for CPUs without bf16. Logits
-    that differ from fp32 by more than an eighth of the largest are an error; the difference is in
-    the event ``teachers_proven``."""
+    """
     torch_compile: bool = False
     """Compile the teachers with ``torch.compile``, once for batches of all lengths. Meant for GPUs
     and thousands of steps, not measured on one: the first answer waits for the compiler, minutes on

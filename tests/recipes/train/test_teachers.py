@@ -13,7 +13,6 @@ from torch.testing import assert_close
 import road_ray as rr
 from road_ray.distillation.stored_ensemble import open_table, write_table
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models import precision
 from road_ray.models.precision import compile_for_all_shapes
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import weights
@@ -76,19 +75,6 @@ def test_a_rule_of_a_module_teaches_and_one_that_is_none_stops_before_any_teache
         student("none", **{"weighting.rule": "own_rules:other", "distillation.store": None})
     assert loaded == [3]
     assert not (tmp_path / "none" / "metrics.jsonl").exists()
-
-
-def test_teachers_in_int8_tell_their_drift_and_have_tables_of_their_own(
-    student, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(precision, "_LEAST_WIDTH", 16)  # the teachers are narrow
-    exact = student("exact")
-    run = student("rounded", **{"distillation.precision": "int8"})
-    proven = events(run)["teachers_proven"]
-    assert proven["precision"] == "int8"
-    assert all(0 < drift < 0.2 for drift in proven["difference"].values())
-    assert weights(run) != weights(exact)
-    assert len(list((tmp_path / "store").iterdir())) == 6
 
 
 def test_compiled_teachers_teach_the_same(student, monkeypatch):

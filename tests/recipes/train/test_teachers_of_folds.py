@@ -103,7 +103,7 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_pa
 def test_a_fold_may_have_no_row(folded, sentiment, tmp_path, changes, caplog):
     caplog.set_level("INFO", "road_ray")
     given = {"teachers": folded.directory / "teachers.json", "num_teachers": 2, "host": "process"}
-    few = {"data.max_rows": 1, "training.steps": 1, "distillation.precision": "int8"}
+    few = {"data.max_rows": 1, "training.steps": 1}
     assert rr.distill(overrides=sentiment | few | changes, run_dir=tmp_path, **given).metrics
     assert "; 2 teachers a row, of 2 folds, rule correctness" in caplog.text
 
