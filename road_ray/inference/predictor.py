@@ -1,7 +1,6 @@
 """Predictions of rows by a finished model; words of a text, and entities of their tags."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
+import regex
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -315,30 +315,30 @@ class Predictor:
         return check_text(row[field], where, field)
 
 
-_JOINERS = "\u200c\u200d\u00ad"  # within a word: zero-width non-joiner and joiner, soft hyphen
-_MARK = "\u0300"  # stands for any combining mark while a text is split
-_UNUSUAL = re.compile(r"[^\w\s!-~]")
+_MARK = r"\p{M}\u200c\u200d\u00ad"  # combining marks; zero-width non-joiner and joiner, soft hyphen
 _ABBREVIATED = (
     "Mr|Mrs|Ms|Dr|Prof|St|Rev|Gen|Sen|Gov|Lt|Col|Capt|Sgt|Inc|Corp|Ltd|Co|Jr|Sr|vs|etc|vol|No|"
     "Jan|Feb|Mar|Apr|Aug|Sept|Oct|Nov|Dec|Calif|Fla"
 )
-_CLITIC = r"['\u2019](?:s|re|ve|ll|d|m)(?!\w)"
-_LETTER = rf"[\w{_MARK}]"
-_WORD = re.compile(
+_PLAIN = r"\p{L}\p{N}_"
+_LETTER = rf"[{_PLAIN}{_MARK}]"
+_ALONE = r"[\p{L}\p{Nl}\p{No}]"  # a letter, or a number that is no digit, such as a half
+_CLITIC = rf"['\u2019](?:s|re|ve|ll|d|m)(?![{_PLAIN}])"
+_WORD = regex.compile(
     rf"""
       \.{{2,}} | -{{2,}} | \*{{2,}}                  # ellipses and rules
-    | {_CLITIC} | n['\u2019]t(?!\w)
-    | (?:[^\W\d_]\.){{2,}}(?:-{_LETTER}+)*          # U.S., U.S.-led
+    | {_CLITIC} | n['\u2019]t(?![{_PLAIN}])
+    | (?:{_ALONE}\.){{2,}}(?:-{_LETTER}+)*          # U.S., U.S.-led
     | (?:{_ABBREVIATED})\.(?=\s+\S)
-    | [^\W\d_]\.(?=\s+\w)                           # an initial: M. Waugh
+    | {_ALONE}\.(?=\s+[{_PLAIN}])                  # an initial: M. Waugh
     | ^\d{{1,3}}\.(?=\s)                            # number of a list: 1. Germany
     | [a-z]{{1,3}}\$(?=\s*\d|\s|$)                  # C$ 1.5
     | [+-]{{0,2}}\.?\d+(?:[.,:/=-]+\d+)*(?:-?{_LETTER})*(?:-(?=\s))?
     | {_LETTER}+?(?:[-/&+@.'\u2019]{_LETTER}+?)*?        # ends before n't, 's or what is no letter
-      (?:(?=n['\u2019]t(?!\w)|{_CLITIC})|(?!['\u2019.&+@/-]?{_LETTER})(?:-(?=\s))?)
-    | [^\s{_MARK}]{_MARK}* | {_MARK}+
+      (?:(?=n['\u2019]t(?![{_PLAIN}])|{_CLITIC})|(?!['\u2019.&+@/-]?{_LETTER})(?:-(?=\s))?)
+    | [^\s{_MARK}][{_MARK}]* | [{_MARK}]+
     """,
-    re.VERBOSE | re.IGNORECASE,
+    regex.VERBOSE | regex.IGNORECASE,
 )
 
 
@@ -346,15 +346,7 @@ def words_of(text: str) -> tuple[str, ...]:
     """Return the words and punctuation marks of a text, in order; together they are all of its
     characters but white space.
     """
-    plain = _UNUSUAL.sub(_marked, text)
-    return tuple(text[match.start() : match.end()] for match in _WORD.finditer(plain))
-
-
-def _marked(match: re.Match[str]) -> str:
-    """Return the stand-in for a combining mark, which ``\\w`` does not know, else the character."""
-    character = match[0]
-    is_mark = unicodedata.category(character)[0] == "M" or character in _JOINERS
-    return _MARK if is_mark else character
+    return tuple(_WORD.findall(text))
 
 
 @dataclass(frozen=True)
