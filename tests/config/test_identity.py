@@ -8,6 +8,7 @@ from road_ray.config import Config
 from road_ray.config.base import ByContent, Free, FreeOnResume, marked, resume_identity
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.train.config import DistillConfig
+from road_ray.training.config import EarlyStoppingConfig, TrainingConfig
 
 
 class _Inner(Config):
@@ -38,6 +39,9 @@ def test_a_mark_does_not_hold_where_the_key_that_it_names_is_set():
     assert marked(run, FreeOnResume) == {"workers"}
     identity = resume_identity(run)
     assert (identity["inner.every"], identity["inner.place"]) == (1, "here")
+    stopping = TrainingConfig(early_stopping=EarlyStoppingConfig(patience=2))
+    free = marked(DistillConfig(training=stopping), FreeOnResume)
+    assert "training.evaluate_every_steps" not in free  # they may end the training
 
 
 def test_what_may_differ_in_a_distillation_and_a_pretraining():

@@ -2,22 +2,18 @@
 keys that a run directory is bound to.
 """
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import road_ray as rr
 from road_ray.config import override, to_yaml
-from road_ray.config.base import resume_identity
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.experiment.expand import Experiment
-from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
     load_recorded,
     mirrored_below,
-    require_same,
 )
 from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
@@ -28,8 +24,7 @@ from road_ray.recipes.train.config import (
     FinetuningsConfig,
     TeachersConfig,
 )
-from road_ray.recipes.train.teaching_config import DistillationConfig
-from road_ray.training.config import EarlyStoppingConfig, TrainingConfig
+from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
 from tests.runs import weights
@@ -101,34 +96,6 @@ def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(sentiment,
     assert weights(again) == weights(first)
     kinds = [event["kind"] for event in read_rows(again.directory / "events.jsonl")]
     assert kinds == ["initialized"] * 2 + ["fetched_from_mirror", "resumed", "checkpoints_removed"]
-
-
-@pytest.mark.parametrize("patience", [None, 2])
-def test_the_interval_of_evaluations_decides_only_where_they_may_end_a_training(tmp_path, patience):
-    def config(every: int) -> FinetuneConfig:
-        stopping = EarlyStoppingConfig(patience=patience)
-        training = TrainingConfig(evaluate_every_steps=every, early_stopping=stopping)
-        return FinetuneConfig(init="x", run_dir=tmp_path, training=training)
-
-    (tmp_path / RECORD).write_text(to_yaml(config(10)))
-    decides = patience is not None
-    assert (resume_identity(config(10)) != resume_identity(config(500))) == decides
-    with (
-        pytest.raises(ConfigError, match=r"training\.evaluate_every_steps: there 10, asked 500")
-        if decides
-        else nullcontext()
-    ):
-        require_same(config(500), tmp_path)
-    require_same(config(10), tmp_path)
-
-
-def test_resources_of_teachers_and_trackers_may_differ_when_a_run_is_resumed(tmp_path):
-    def config(**resources: float) -> DistillConfig:
-        return DistillConfig(distillation=DistillationConfig(resources=resources))
-
-    (tmp_path / RECORD).write_text(to_yaml(config(teacher=1)))
-    moved = config(accelerator=2)
-    require_same(moved.model_copy(update={"tracking": TrackingConfig(group="b")}), tmp_path)
 
 
 def test_a_key_that_is_gone_and_was_empty_keeps_no_run_from_going_on(tmp_path):
