@@ -19,7 +19,6 @@ from road_ray.config import (
     flatten,
     load,
     override,
-    preset_named_in,
     to_dict,
     to_yaml,
 )
@@ -88,13 +87,6 @@ def _mistakes(kind: type[Config] = Example, **sources: Any) -> str:
     assert text.startswith("error[CONFIG] ")
     assert text.endswith("nothing was started; no file was changed")
     return text
-
-
-def test_overrides_win_over_the_file_and_the_file_over_the_preset(write: Write) -> None:
-    path = write("optimizer: {peak_lr: 2.0, warmup_steps: 2}\n")
-    base = {"optimizer": {"peak_lr": 1.0, "warmup_steps": 1}, "seed": 1}
-    config = load(Example, base=base, path=path, overrides=["optimizer.peak_lr=3"])
-    assert (config.optimizer.peak_lr, config.optimizer.warmup_steps, config.seed) == (3.0, 2, 1)
 
 
 def test_the_layout_of_a_mistake(write: Write) -> None:
@@ -262,13 +254,6 @@ def test_an_override_as_text_and_as_a_value_agree(text: str, name: str, value: A
     assert from_text == load(Example, overrides={name: value})
     assert from_text == override(Example(), {name: value})
     assert from_text != Example() or value is None
-
-
-def test_a_preset_is_named_in_the_file_and_left_to_the_caller(write: Write) -> None:
-    path = write("preset: electra_small\nseed: 2\n")
-    assert preset_named_in(path) == "electra_small"
-    assert load(Example, path=path) == Example(seed=2)
-    assert preset_named_in(write("seed: 2\n")) is None
 
 
 def test_relative_paths_stay_and_home_is_expanded(write: Write) -> None:
