@@ -126,20 +126,3 @@ def test_a_model_of_answers_knows_its_windows(shell, tmp_path, world):
     assert [row["id"] for row in predicted] == [row["id"] for row in rows]
     assert {row["source"] for row in predicted} == {"book"}
     assert "eval/manual/exact" in judged
-
-
-def test_own_text_to_an_encoder_to_a_classifier(shell, tmp_path):
-    rows = reviews(40)
-    (tmp_path / "notes").mkdir()
-    for index, row in enumerate(rows):
-        (tmp_path / "notes" / f"{index}.txt").write_text(f"{row['review']}\n" * 3)
-    result = shell("road init notes")
-    assert next_of(result) == "road pretrain notes.yaml"
-    small = "training.steps=2 encoder.layers=1 data.vocab_size=200 data.max_length_tokens=32"
-    shell(f"{next_of(result)} {small}")
-    write_rows(tmp_path / "reviews.jsonl", rows)
-    result = shell("road init reviews.jsonl --init runs/notes")
-    shell(f"{next_of(result)} training.steps=2")
-    assert (tmp_path / "runs" / "reviews" / "hf" / "config.json").is_file()
-    result = shell("road init notes --init model --output further.yaml")
-    shell(f"{next_of(result)} run_dir=runs/further training.steps=2 data.max_length_tokens=32")
