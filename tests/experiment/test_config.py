@@ -74,22 +74,6 @@ def test_the_first_words_of_the_command_are_the_comparison_and_a_file(road, reci
     road("reproduce", "lowresource").refused(2, "did you mean 'low_resource'")
 
 
-@pytest.mark.parametrize(
-    "arm",
-    [
-        "experiment.arms.mine={keys: {optimizer.peak_lr: 1e-3}}",
-        "experiment={arms: {mine: {keys: {optimizer.peak_lr: 1e-3}}}}",
-    ],
-)
-def test_arms_of_ones_own_follow_those_of_a_comparison(arm):
-    given = ["comparison=low_resource", arm]
-    config = configure("reproduce", overrides=given)
-    assert [*config.experiment.arms][:2] == ["none", "none_longer"]
-    assert [*config.experiment.arms][-1] == "mine"
-    assert config.data.max_rows == 1000
-    assert configure("reproduce", overrides=[*given, "data.max_rows=null"]).data.max_rows is None
-
-
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_arm_is_a_configuration_of_a_verb(name):
     config = configure("reproduce", overrides={"comparison": name})
