@@ -10,7 +10,6 @@ import shutil
 import pytest
 
 from road_ray.cli.runs import format_comparison, format_plan
-from tests.row_files import write_rows
 
 
 def test_runs_of_a_folder_are_listed_and_what_is_none_is_told(road, pretrained):
@@ -115,14 +114,6 @@ def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
     assert {row["name"] for row in listed} == {*names}
     assert road("report", *map(tmp_path.joinpath, names), "--output", tmp_path / "x").code == 0
     assert not set("\u202e\u2066\x1b") & set((tmp_path / "x").read_text(encoding="utf-8"))
-
-
-def test_figures_for_a_paper(road, tmp_path):
-    rows = [{"step": step, "train/sst2": 1.0 / step} for step in (1, 2, 3)]
-    (tmp_path / "run").mkdir()
-    write_rows(tmp_path / "run" / "metrics.jsonl", rows)
-    result = road("report", tmp_path / "run", "--format", "svg", "--output", tmp_path, "--json")
-    assert json.loads(result.out) == [str(tmp_path / "01-loss-on-sst2-nats.svg")]
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
