@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-import road_ray as rr
 from road_ray.config import load
 from road_ray.distributed.tune.one_trial import Record, trial_directory
 from road_ray.distributed.tune.search_config import StageDemand
@@ -155,16 +154,6 @@ def test_what_every_trial_would_miss_is_told_before_the_first(
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ConfigError, DataError), match=message):
         check_sources(load_sweep(file if name == "mine" else name, overrides))
-
-
-@pytest.mark.ray
-def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
-    done = rr.sweep(file)
-    assert len(done.trials) == 3
-    assert {trial.state for trial in done.trials} <= {"complete", "pruned"}
-    assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
-    again = rr.sweep(file)  # without a cluster: nothing is left to do
-    assert again.trials == done.trials
 
 
 def test_models_of_the_best_stay_and_all_metrics(tmp_path):
