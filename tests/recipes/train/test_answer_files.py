@@ -239,6 +239,29 @@ def test_lists_of_labels_may_be_empty_and_have_known_labels_only(answered, moods
             answered([{"row": 0} | row], **moods)
 
 
+def test_choices_have_a_list_of_scores_or_the_number_of_one(answered, tmp_path):
+    rows = [
+        {"question": f"q{n}", **dict.fromkeys("abcde", "x"), "label": n or ""} for n in range(3)
+    ]
+    table = str(write_rows(tmp_path / "own.csv", rows))  # the first row has no label
+    entry = {"kind": "choose", "text": [*rows[0]][:6], "train": table, "dev": table}
+    own = {"data.sets": {"mine": entry}, "data.dataset": "mine"}
+    shares = [0.1, 0.1, 0.1, 0.2, 0.5]
+    logs = pytest.approx([math.log(share) for share in shares])
+    sure = pytest.approx([math.log(0.1)] * 4 + [math.log(0.6)])
+    for scores in (shares, str(shares)):
+        rows = [{"row": 2, "choice": 4, "confidence": 0.6}, {"row": 1, "scores": scores}]
+        assert [*answered(rows, **own).values()] == [logs, sure]
+    for row, words in (
+        ({"scores": [0.5, 0.5]}, "a list of 5"),
+        ({"scores": "high"}, "a list of 5"),
+        ({"scores": [0.5] * 5}, "sum is 1"),
+        ({"choice": 5}, "label = 5"),
+    ):
+        with pytest.raises(DataError, match=words):
+            answered([{"row": 1} | row], **own)
+
+
 def test_a_data_set_of_the_hub_is_a_teacher(answered, sentiment, columns, monkeypatch):
     import datasets
 
