@@ -63,15 +63,6 @@ def test_a_file_beside_models_of_folds_is_one_more_teacher_of_every_row_that_it_
     assert ["weights_sha256" in entry for entry in listed] == [True] * 4 + [False]
 
 
-def test_a_list_of_folds_has_models_only(folded, tmp_path):
-    listing = json.loads((folded.directory / "teachers.json").read_text())
-    for entry in listing["teachers"][::2]:
-        entry["directory"] = "answers.csv"
-    (tmp_path / "teachers.json").write_text(json.dumps(listing))
-    with pytest.raises(ConfigError, match=r"equally many models.*\n.*\[teachers.json,answers.csv"):
-        read_teacher_list(tmp_path / "teachers.json")
-
-
 @pytest.mark.parametrize("store", [False, True])
 def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_path, store):
     teachers, prepared = teachers_of(

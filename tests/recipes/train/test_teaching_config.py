@@ -26,24 +26,6 @@ def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
     assert locate_teachers(config) == {"sst2": ([fetched], 1)}
 
 
-def test_teachers_of_all_folds_are_asked(tmp_path):
-    listing = {
-        "num_folds": 2,
-        "teachers": [{"directory": f"d{n}", "fold": n % 2} for n in range(6)],
-    }
-    (tmp_path / "teachers.json").write_text(json.dumps(listing))
-    listed = str(tmp_path / "teachers.json")
-    for names, total, per_row in (
-        ((listed,), 6, 3),
-        ((listed, "answers.csv"), 6, 4),
-        (("a", "b"), 2, 2),
-        (("a", "b.csv", "datasets/c/d"), 1, 3),
-    ):
-        settings = DistillationConfig(teachers=names)
-        assert DistillConfig(distillation=settings).total_teachers == total
-        assert resolve_teachers(names).per_row == per_row
-
-
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
     gold = torch.tensor([[0, 1]])
@@ -66,23 +48,31 @@ def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule_of_all_t
     assert used_weighting(WeightingConfig(rule="correctness"), 1).rule == "correctness"
 
 
-def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
+def test_a_list_is_sorted_by_fold_and_has_equally_many_models_of_each(tmp_path):
     path = tmp_path / "teachers.json"
 
-    def written(*folds: int, count: int = 2) -> str:
-        teachers = [{"directory": f"d{n}", "fold": fold} for n, fold in enumerate(folds)]
-        path.write_text(json.dumps({"num_folds": count, "teachers": teachers}))
+    def written(*folds: int, suffix: str = "") -> str:
+        teachers = [{"directory": f"d{n}{suffix}", "fold": fold} for n, fold in enumerate(folds)]
+        path.write_text(json.dumps({"num_folds": 2, "teachers": teachers}))
         return str(path)
 
-    written(1, 0, 1, 0)
-    assert read_teacher_list(path) == (["d1", "d3", "d0", "d2"], 2)
-    assert resolve_teachers([str(path)])[1] == 2
-    assert resolve_teachers(["a", "b"])[1] == 1
+    listed = written(1, 0, 1, 0, 1, 0)
+    assert read_teacher_list(path) == (["d1", "d3", "d5", "d0", "d2", "d4"], 2)
+    for names, total, per_row, folds in (
+        ((listed,), 6, 3, 2),
+        ((listed, "answers.csv"), 6, 4, 2),
+        (("a", "b"), 2, 2, 1),
+        (("a", "b.csv", "datasets/c/d"), 1, 3, 1),
+    ):
+        settings = DistillationConfig(teachers=names)
+        assert DistillConfig(distillation=settings).total_teachers == total
+        found = resolve_teachers(names)
+        assert (found.per_row, found.folds) == (per_row, folds)
     with pytest.raises(ConfigError, match="2 folds, which stand alone"):
-        resolve_teachers([str(path), "a"])
-    for folds in ((0, 1, 1), (0, 2), (0, 0)):
-        written(*folds)
-        with pytest.raises(ConfigError, match="equally many"):
+        resolve_teachers([listed, "a"])
+    for folds, suffix in (((0, 1, 1), ""), ((0, 2), ""), ((0, 0), ""), ((0, 1), ".csv")):
+        written(*folds, suffix=suffix)
+        with pytest.raises(ConfigError, match="equally many models"):
             read_teacher_list(path)
 
 
