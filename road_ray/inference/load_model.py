@@ -29,7 +29,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, require
 from road_ray.evaluation.metrics import stored_threshold
-from road_ray.inference.predictor import ChooseAny, Predictor
+from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 ONNX = "onnx"  # the part of road_ray.json on an exported model
 _ERRORS_ONLY = 3  # severity of ONNX Runtime's log
-_DEFAULT_LABELS = ("LABEL_0", "LABEL_1")  # of transformers, for a config.json without labels
 
 
 def load(
@@ -151,7 +150,7 @@ def _kind_of(place: Path) -> Kind:
     if Tag in kinds:
         return Tag(labels)
     if Choose in kinds:
-        return (ChooseAny if labels == _DEFAULT_LABELS else Choose)(len(labels))
+        return Choose(len(labels))
     if not kinds:
         raise CheckpointError(
             f"{place}: {name or 'its config.json'} has no head of a task\n"
@@ -205,12 +204,16 @@ class OnnxModel:
                 f"{path}: ONNX Runtime cannot read it: {' '.join(str(error).split())[:200]}\n"
                 "  fix: repeat `road export`"
             ) from error
-        self._inputs = [tensor.name for tensor in self._session.get_inputs()]
+        self._path, self._inputs = path, self._session.get_inputs()
 
     def __call__(self, batch: Batch) -> Tensor:
         tensors: Mapping[str, Any] = batch
         # The exported model has an input for segments, also where the tokenizer gives none.
         zeros = torch.zeros_like(batch["input_ids"])
-        inputs = {name: tensors.get(name, zeros).numpy() for name in self._inputs}
+        inputs = {one.name: tensors.get(one.name, zeros).numpy() for one in self._inputs}
+        choices = self._inputs[0].shape[1:-1]  # a number in exports of earlier versions
+        if choices not in ([], ["choices"], [*zeros.shape[1:-1]]):
+            problem = f"takes {choices[0]} choices a row, seen {zeros.shape[1]}"
+            raise CheckpointError(f"{self._path}: {problem}\n  fix: repeat `road export`")
         (logits,) = self._session.run(None, inputs)
         return torch.from_numpy(logits)

@@ -66,13 +66,6 @@ _FIELDS: dict[type[Kind], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class ChooseAny(Choose):
-    """Choice among any number of answers, of which the model reads ``choices`` at a time: it does
-    not say how many it was trained with.
-    """
-
-
-@dataclass(frozen=True)
 class Predictor:
     """A model that predicts rows; made by ``load``.
 
@@ -160,10 +153,10 @@ class Predictor:
         """
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
-        groups: dict[int, list[int]] = {}  # rows with the same number of texts, encoded together
+        groups: dict[int, list[int]] = {}  # rows with as many texts or choices, encoded together
         for number, example in enumerate(examples):
-            width = len(example.texts) if isinstance(example, TextExample) else 1
-            groups.setdefault(width, []).append(number)
+            many = isinstance(example, TextExample | ChoiceExample)
+            groups.setdefault(len(example.texts) if many else 1, []).append(number)
         for width, numbers in groups.items():
             answers = self._predict_group([examples[n] for n in numbers], width)
             for number, answer in zip(numbers, answers, strict=True):
@@ -173,8 +166,6 @@ class Predictor:
     def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
-        if isinstance(kind, ChooseAny):
-            return self._choose_any(examples, kind.choices)
         features, logits = self._logits(examples, width)
         match kind:
             case Span():
@@ -191,11 +182,16 @@ class Predictor:
                 return [self._label_set(kind.labels, row) for row in logits]
 
     def _logits(self, examples: Sequence[Example], width: int) -> tuple[Features, list[Floats]]:
-        """Return the features of rows with the same number of texts, and their logits."""
+        """Return the features of rows with the same number of texts, and their logits. A model of
+        choices reads any number of them.
+        """
+        task = self.task
+        if isinstance(task.kind, Choose):
+            task = replace(task, kind=Choose(width - 1))  # beside the question
         columns = Columns(tuple(range(width)))
         dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
         limits = {**self.record, "max_length_tokens": self.max_length_tokens}
-        features = encode(examples, dataset, self.task, self.tokenizer, limits)
+        features = encode(examples, dataset, task, self.tokenizer, limits)
         lost = features.tokens_cut
         self.cut.update(rows=features.num_truncated, lost=lost, all=len(features.tokens) + lost)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
@@ -209,18 +205,6 @@ class Predictor:
                 alone=(self.record.get("onnx") or {}).get("quantization") is not None,
             )
         return features, logits
-
-    def _choose_any(self, examples: Sequence[Any], size: int) -> list[Prediction]:
-        """Return predictions of rows with any number of choices, read in parts of ``size``."""
-        parts = []
-        for example in examples:  # the last part is filled up with the last choice
-            choices = example.choices + example.choices[-1:] * (-len(example.choices) % size)
-            starts = range(0, len(choices), size)
-            parts += [replace(example, choices=choices[start : start + size]) for start in starts]
-        logits = np.concatenate(self._logits(parts, 1)[1])
-        ends = np.cumsum([-(-len(example.choices) // size) * size for example in examples])[:-1]
-        rows = zip(np.split(logits, ends), examples, strict=True)
-        return [self._choice(row[: len(example.choices)]) for row, example in rows]
 
     @property
     def _temperature(self) -> float:

@@ -16,7 +16,7 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
 
 from road_ray.data.batching import Batch, allowed_positions, second_text
-from road_ray.data.task_and_dataset import Choose, JointSpan, Kind, Reason, Regress, Span, Task
+from road_ray.data.task_and_dataset import JointSpan, Kind, Reason, Regress, Span, Task
 from road_ray.models.architectures import FAMILIES, model_class
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.system.own_names import named_object, unfit
@@ -142,7 +142,6 @@ class TransformersHead(nn.Module):
 
     def __init__(self, kind: Kind, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.choices = kind.choices if isinstance(kind, Choose) else 1
         sized = deepcopy(config)
         sized.num_labels = 2 if isinstance(kind, Span) else max(kind.width, 1)
         sized.problem_type = "regression" if isinstance(kind, Regress) else None
@@ -169,8 +168,8 @@ class TransformersHead(nn.Module):
         self.model = model
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
-        if self.choices > 1:
-            hidden = hidden.view(-1, self.choices, *hidden.shape[1:])
+        if batch["input_ids"].dim() > 2:  # of choices
+            hidden = hidden.view(*batch["input_ids"].shape, -1)
         output = self.model(inputs_embeds=hidden, attention_mask=batch["attention_mask"])
         if "start_logits" in output:
             return torch.stack([output.start_logits, output.end_logits], 1)

@@ -155,6 +155,8 @@ def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
     example: Mapping[str, Any] = _batch(predictor, rows=2, tokens=9)
     length = torch.export.Dim("tokens", max=predictor.longest_row_tokens)
     dynamic = {0: torch.export.Dim("rows"), example["input_ids"].dim() - 1: length}
+    if len(example["input_ids"].shape) > 2:
+        dynamic[1] = torch.export.Dim("choices")
     try:
         with _silenced():
             program: Any = torch.onnx.export(

@@ -20,7 +20,9 @@ from tests.published import TEXTS, load_multitask, publish
 LONG = " ".join(TEXTS * 12)  # answers are read in several windows
 SPAN = [{"question": "Who painted the café?", "context": text} for text in (*TEXTS, LONG)]
 PAIRS = [*TEXTS, {"text": TEXTS[0], "text_pair": TEXTS[1]}, LONG]
-CHOICES = [{"question": text, "choices": list(TEXTS)} for text in TEXTS]
+CHOICES = [
+    {"question": text, "choices": [*TEXTS, "no"][:number]} for number in (2, 3, 4) for text in TEXTS
+]
 
 
 @pytest.fixture(scope="module")
