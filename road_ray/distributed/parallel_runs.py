@@ -5,7 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,65 +16,60 @@ from road_ray.training.run_context import RunContext, StopRequest
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
+_FAILED = "%s failed; the others go on: %s"
 
 
 def run_all(
     function: Callable[..., object],
-    configs: Sequence[object],
+    configs: Mapping[str, object],
     settings: Any,
     context: RunContext | None = None,
     *,
-    after: Sequence[Sequence[int]] | None = None,
+    after: Mapping[str, Sequence[str]] = MappingProxyType({}),
     return_errors: bool = False,
-) -> list[Any]:
-    """Return ``function(config, context=...)`` for every config, in order: one after the other for
-    ``max_concurrent = 0``, else in parallel, on a core each, on the cluster at ``address``, or on a
-    new one with ``max_concurrent`` CPUs; these are keys of ``settings``, as is ``gpus_per_worker``.
-    Parallel runs get a ``RunContext`` of their own, which stop requests to this process and to
-    ``context`` reach.
+) -> dict[str, Any]:
+    """Return ``function(config, context=...)`` by the name of every config, in order: one after the
+    other for ``max_concurrent = 0``, else in parallel, on a core each, on the cluster at
+    ``address``, or on a new one with ``max_concurrent`` CPUs; these are keys of ``settings``, as is
+    ``gpus_per_worker``. Parallel runs get a ``RunContext`` of their own, which stop requests to
+    this process and to ``context`` reach. Ray puts the name before the lines that a run prints.
 
-    ``after`` has, for every config, the numbers of earlier ones that must have ended before it; it
-    is not run if one of them failed. With ``return_errors`` a run that fails, with whatever
+    ``after`` has the names of earlier configs that must have ended before one of them; it is not
+    run if one of these failed. With ``return_errors`` a run that fails, with whatever
     exception, does not end the others: a ``RoadError`` stands in the place of its result and is
     logged at once. A stop is raised. Without, the first error is raised; that of parallel runs when
     all have ended. Raises ``ClusterError`` when no node has room for a parallel run.
     """
-    after = after or [()] * len(configs)
     if settings.max_concurrent:
         cpus = settings.max_concurrent if settings.address is None else None
         with connected(settings.address, num_cpus=cpus):
             task = _task(function, settings.gpus_per_worker)
             ended = _results(task, configs, after, context or RunContext())
-        for result in ended:
+        for result in ended.values():
             if isinstance(result, InterruptedRunError if return_errors else RoadError):
                 raise result
         return ended
-    results: dict[int, Any] = {}
-    for number, config in enumerate(configs):
-        results[number] = _not_run(number, results, configs, after)
+    results: dict[str, Any] = {}
+    for name, config in configs.items():
+        results[name] = _not_run(after.get(name, ()), results)
         try:
-            results[number] = results[number] or function(config, context=context)
+            results[name] = results[name] or function(config, context=context)
         except Exception as error:
             if isinstance(error, InterruptedRunError) or not return_errors:
                 raise
-            results[number] = failed_run(error)
-            _tell(results[number], number, config)
-    return [*results.values()]
+            results[name] = failed_run(error)
+            _log.error(_FAILED, name, results[name])
+    return results
 
 
-def _not_run(
-    number: int,
-    results: Mapping[int, Any],
-    configs: Sequence[object],
-    after: Sequence[Sequence[int]],
-) -> RoadError | None:
+def _not_run(needed: Sequence[str], results: Mapping[str, Any]) -> RoadError | None:
     """Return the error of a run that needs a failed one, or None."""
-    for needed in after[number]:
-        error = results[needed]
+    for name in needed:
+        error = results[name]
         if isinstance(error, NotRunError):
             return error
         if isinstance(error, RoadError):
-            return NotRunError(f"{task_name(needed, configs[needed])} failed: {error}")
+            return NotRunError(f"{name} failed: {error}")
     return None
 
 
@@ -88,10 +83,6 @@ def failed_run(error: Exception, trace: str = "") -> RoadError:
         return error
     _log.error("%s", trace or "".join(traceback.format_exception(error)))
     return RoadError(f"{type(error).__name__}: {error}")
-
-
-def _tell(error: RoadError, number: int, config: object) -> None:
-    _log.error("%s failed; the others go on: %s", task_name(number, config), error)
 
 
 def _task(function: Callable[..., object], num_gpus: float) -> Any:
@@ -120,43 +111,38 @@ def _task(function: Callable[..., object], num_gpus: float) -> Any:
     return ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=2)(in_thread)
 
 
-def task_name(number: int, config: object) -> str:
-    """Return the name of a job, or the end of a run's directory, which Ray puts before the lines
-    that the run prints.
-    """
-    end = "/".join(Path(getattr(config, "run_dir", "")).parts[-2:])
-    return getattr(config, "name", end or f"run {number}")
-
-
 def _results(
-    task: Any, configs: Sequence[object], after: Sequence[Sequence[int]], context: RunContext
-) -> list[Any]:
+    task: Any,
+    configs: Mapping[str, object],
+    after: Mapping[str, Sequence[str]],
+    context: RunContext,
+) -> dict[str, Any]:
     """Return the results of ``task`` for every config, and the error of those that fail or need a
     failed one. Each error is logged when it is there. SIGTERM, Ctrl-C and ``context.stop`` stop all
     tasks.
     """
     import ray
 
-    refs: list[Any] = []
+    refs: dict[str, Any] = {}
     # Ray starts a task when those it needs have ended, and none that needs a failed one.
-    for number, config in enumerate(configs):
-        named = task.options(name=task_name(number, config))
-        refs.append(named.remote(config, *(refs[needed] for needed in after[number])))
-    results: dict[int, Any] = {}
-    running, stopping = {ref: number for number, ref in enumerate(refs)}, False
+    for name, config in configs.items():
+        needed = (refs[other] for other in after.get(name, ()))
+        refs[name] = task.options(name=name).remote(config, *needed)
+    results: dict[str, Any] = {}
+    running, stopping = {ref: name for name, ref in refs.items()}, False
     try:
         with StopRequest() as request:
             while running:
-                next_ones = [ref for ref, n in running.items() if results.keys() >= {*after[n]}]
+                ended = results.keys()
+                next_ones = [r for r, name in running.items() if ended >= {*after.get(name, ())}]
                 for ref in ray.wait(next_ones, timeout=_POLL_SECONDS)[0]:
-                    number = running.pop(ref)
-                    result = _not_run(number, results, configs, after) or _result_of(ref)
-                    results[number] = result
-                    name = task_name(number, configs[number])
+                    name = running.pop(ref)
+                    result = _not_run(after.get(name, ()), results) or _result_of(ref)
+                    results[name] = result
                     if not isinstance(result, RoadError):
                         _log.info("%s has ended, %d of %d", name, len(results), len(configs))
                     elif not isinstance(result, NotRunError | InterruptedRunError):
-                        _tell(result, number, configs[number])
+                        _log.error(_FAILED, name, result)
                 if not stopping and (request.requested or context.stop.is_set()):
                     stopping = True
                     _log.warning("stopping after the step in progress; repeat to stop at once")
@@ -165,7 +151,7 @@ def _results(
     finally:
         for ref in running:  # never one that has answered: Ray 2.60 aborts this process
             ray.cancel(ref)
-    return [results[number] for number in range(len(configs))]
+    return {name: results[name] for name in configs}
 
 
 def _result_of(ref: object) -> Any:

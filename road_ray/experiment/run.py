@@ -18,7 +18,7 @@ from road_ray.distributed.parallel_runs import NotRunError, run_all
 from road_ray.errors import ConfigError, RoadError, first_line
 from road_ray.evaluation.glue import electra_score
 from road_ray.experiment.config import OWN, ReproduceConfig
-from road_ray.experiment.expand import Experiment, Job
+from road_ray.experiment.expand import Experiment
 from road_ray.recipes.config import CombineConfig, DemoConfig, RunConfig
 from road_ray.recipes.evaluate import combine
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -77,11 +77,10 @@ def run_experiment(experiment: Experiment, context: RunContext | None) -> Run:
     A job that fails, with whatever exception, is told at once and skips only those that need it;
     the error comes after the table of the rest, of the kind of the first cause.
     """
-    names, jobs = [*experiment.jobs], [*experiment.jobs.values()]
     config, directory = experiment.config, experiment.config.run_dir
-    after = [[names.index(needed) for needed in job.after] for job in jobs]
-    runs = run_all(run_job, jobs, config, context, after=after, return_errors=True)
-    results = dict(zip(names, runs, strict=True))
+    configs = {name: job.config for name, job in experiment.jobs.items()}
+    after = {name: job.after for name, job in experiment.jobs.items()}
+    results = run_all(run_job, configs, config, context, after=after, return_errors=True)
     done: Done = {arm: {} for arm in experiment.arms}
     failed: list[Failed] = []
     for arm, seed in product(experiment.arms, experiment.seeds):
@@ -96,7 +95,8 @@ def run_experiment(experiment: Experiment, context: RunContext | None) -> Run:
     if failed:
         write_report(directory)
         listed = "\n    ".join(f"{x.arm}, seed {x.seed}: {first_line(x.error)}" for x in failed)
-        causes = [x for x in runs if isinstance(x, RoadError) and not isinstance(x, NotRunError)]
+        errors = [found for found in results.values() if isinstance(found, RoadError)]
+        causes = [error for error in errors if not isinstance(error, NotRunError)]
         # Errors of configurations are made of problems, not of a message.
         kind = ConfigError if isinstance(causes[0], ConfigError) else type(causes[0])
         raise kind(
@@ -115,9 +115,9 @@ def run_experiment(experiment: Experiment, context: RunContext | None) -> Run:
     return Run(directory, metrics)
 
 
-def run_job(job: Job, context: RunContext | None = None) -> Run:
+def run_job(config: RunConfig, context: RunContext | None = None) -> Run:
     """Run one job; one that is finished is read."""
-    return RECIPES[type(job.config)](job.config, context=context)
+    return RECIPES[type(config)](config, context=context)
 
 
 def experiment_table(

@@ -66,16 +66,16 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
     check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
-    places = [str(finetuning.run_dir) for finetuning in every]
-    after = [[places.index(x.init)] if x.init in places else [] for x in every]
-    for finetuning in every:
-        if finetuning.init not in places:
+    named = {str(finetuning.run_dir): finetuning for finetuning in every}
+    after = {name: [x.init] for name, x in named.items() if x.init in named}
+    for name, finetuning in named.items():
+        if name not in after:
             single.check(finetuning)
     with open_run_directory(config) as directory:
-        runs = run_all(single.run_training, every, config, context, after=after)
+        runs = run_all(single.run_training, named, config, context, after=after)
         by_seed: dict[int, dict[str, float]] = {}
-        for finetuning, run in zip(every, runs, strict=True):
-            by_seed.setdefault(finetuning.seed, {}).update(run.metrics)
+        for name, run in runs.items():
+            by_seed.setdefault(named[name].seed, {}).update(run.metrics)
         metrics = summarise_seeds([*by_seed.values()])
         write_json_atomic(directory / "metrics.json", metrics)
     return Run(directory, metrics)
@@ -158,7 +158,8 @@ def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
     if context is not None and context.plan_only:
         return single.run_training(every[0], context)  # all cost the same
     with open_run_directory(config) as directory:
-        runs = run_all(single.run_training, every, config, context)
+        named = {str(teacher.run_dir): teacher for teacher in every}
+        runs = [*run_all(single.run_training, named, config, context).values()]
         metrics = means([run.metrics for run in runs])
         metrics |= _list_and_evaluate(directory, every, runs)
         write_json_atomic(directory / "metrics.json", metrics)

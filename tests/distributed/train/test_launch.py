@@ -43,6 +43,10 @@ WARNS = "RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S"  # one that the cluster's process
 PARALLEL = SimpleNamespace(max_concurrent=4, address=None, gpus_per_worker=0.0)
 
 
+def named(*configs):
+    return {f"run {number}": config for number, config in enumerate(configs)}
+
+
 def report(config, worker, context, *extra):
     """What a worker sees."""
     return {"rank": worker.rank, "size": worker.size, "extra": sum(extra)}
@@ -202,7 +206,7 @@ class TestCluster:
             signalled_when(tmp_path / "ready", signal.SIGTERM),
             pytest.raises(InterruptedRunError),
         ):
-            run_all(wait_for_a_stop, [RunConfig(run_dir=tmp_path)] * 5, PARALLEL)
+            run_all(wait_for_a_stop, named(*[RunConfig(run_dir=tmp_path)] * 5), PARALLEL)
 
     @pytest.mark.chaos
     def test_a_worker_that_hangs_is_named_and_ended(
@@ -243,7 +247,7 @@ class TestCluster:
     def test_runs_that_wait_for_answers_keep_their_processors(self, cluster):
         slow = cluster.remote(num_cpus=0)(Slow).remote()
         cpus = int(cluster.cluster_resources()["CPU"])
-        spans = run_all(wait_for, [slow] * (cpus + 1), PARALLEL)
+        spans = run_all(wait_for, named(*[slow] * (cpus + 1)), PARALLEL).values()
         begun = sorted(start for start, _ in spans)
         assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
 
@@ -259,8 +263,10 @@ class TestCluster:
                 raise InterruptedRunError("stopped")
             return config
 
-        after = [(), (), (), (0,), (1,), (2,), (4,)]
-        runs = run_all(one, [1, 2, 3, 4, 5, 6, 7], PARALLEL, after=after, return_errors=True)
+        after = {"run 3": ["run 0"], "run 4": ["run 1"], "run 5": ["run 2"], "run 6": ["run 4"]}
+        found = run_all(one, named(*range(1, 8)), PARALLEL, after=after, return_errors=True)
+        assert [*found] == [f"run {number}" for number in range(7)]
+        runs = [*found.values()]
         assert (runs[0], runs[3]) == (1, 4)
         assert isinstance(runs[1], DataError)
         assert isinstance(runs[2], ClusterError)
@@ -268,11 +274,11 @@ class TestCluster:
         assert [str(runs[number]) for number in (4, 6)] == ["run 1 failed: row 2"] * 2
         assert str(runs[5]).startswith("run 2 failed: the process of a run died")
         with pytest.raises(InterruptedRunError):
-            run_all(one, [1, "stop"], PARALLEL, return_errors=True)
+            run_all(one, named(1, "stop"), PARALLEL, return_errors=True)
         # None that has ended may be cancelled: Ray 2.60 aborts a driver that does so too early.
         monkeypatch.setattr("ray.cancel", lambda *_, **__: pytest.fail("cancelled"))
         with pytest.raises(DataError, match="row 2"):
-            run_all(one, [1, 2, 4], PARALLEL)
+            run_all(one, named(1, 2, 4), PARALLEL)
 
     def test_an_exception_of_any_kind_costs_no_other_result_and_is_told_at_once(
         self, tmp_path, monkeypatch
@@ -292,7 +298,7 @@ class TestCluster:
             return until(told.exists, 60)
 
         monkeypatch.setattr(parallel_runs._log, "error", tell)
-        runs = run_all(one, [1, 2, 3], PARALLEL, return_errors=True)
+        runs = [*run_all(one, named(1, 2, 3), PARALLEL, return_errors=True).values()]
         assert runs[1] is True
         assert type(runs[0]) is RoadError
         assert str(runs[0]) == "TypeError: no such thing"
