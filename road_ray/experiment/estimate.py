@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from road_ray.config import override, to_dict
-from road_ray.config.base import as_base
+from road_ray.config import override
+from road_ray.config.base import FreeOnResume, as_base, fixed_values
 from road_ray.errors import RoadError
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment, Job, epochs_of_all, examples_of
@@ -45,11 +45,7 @@ def estimate(config: ReproduceConfig) -> dict[str, Any]:
     ends: dict[str, float] = {}
     threads, every = torch.get_num_threads(), 0.0
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
-        changes: dict[str, Any] = {"run_dir": Path(place) / "run", "console": "quiet"}
-        # A mirror that holds steps of the estimate would be refused to the experiment itself.
-        for section in ("", "multitask.", "pretrain."):
-            changes[f"{section}training.mirror"] = None
-        inner = override(config, changes).model_copy(update={"tracking": TrackingConfig()})
+        inner = config.model_copy(update={"run_dir": Path(place) / "run"})
         torch.set_num_threads(1 if config.max_concurrent else threads)
         try:
             costs = _Costs(inner, Path(place))
@@ -113,8 +109,7 @@ class _Costs:
 
     def _measure(self, config: Any) -> Measured:
         """Return the cost of a training; those that differ in their seed have the same."""
-        free = {"run_dir", "seed", "console", "label_map"}
-        key = str({name: value for name, value in to_dict(config).items() if name not in free})
+        key = str(fixed_values(config, FreeOnResume) | {"seed": 0})
         if key not in self.measured:
             self.measured[key] = measured_steps(config, RECIPES[type(config)])
         return self.measured[key]
@@ -144,4 +139,7 @@ class _Costs:
         place.mkdir()
         changes = sampled_corpus(stage, place)[0]
         changes |= {"training.steps": 1, "optimizer.warmup_steps": 0, "run_dir": place / "run"}
-        return pretrain(override(stage, changes)).directory
+        # A mirror that holds steps of the estimate would be refused to the experiment itself.
+        changes |= {"training.mirror": None, "console": "quiet"}
+        untracked = override(stage, changes).model_copy(update={"tracking": TrackingConfig()})
+        return pretrain(untracked).directory
