@@ -25,8 +25,8 @@ RECORD = "config.resolved.yaml"  # of every run directory
 
 
 def load_recorded(kind: type[C], path: Path) -> C:
-    """Return the configuration in ``path``, which an earlier command wrote. Keys of null or of an
-    empty list that are gone had no effect.
+    """Return the configuration in ``path``, which an earlier command wrote. Keys of null, of an
+    empty list or of an empty mapping that are gone had no effect.
 
     Raises ``ConfigError`` with every other key that this version of road_ray does not read.
     """
@@ -44,11 +44,11 @@ def load_recorded(kind: type[C], path: Path) -> C:
 
 
 def _known(kind: type[Config], values: Mapping[str, Any], above: Key = ()) -> dict[str, Any]:
-    """Return the values without those of null or an empty list that no key of the class has."""
+    """Return the values without those of null or without content that no key of the class has."""
     return {
         name: _known(kind, value, (*above, name)) if isinstance(value, Mapping) else value
         for name, value in values.items()
-        if value not in (None, []) or at(kind, (*above, name)) is not None
+        if value not in (None, [], {}) or at(kind, (*above, name)) is not None
     }
 
 

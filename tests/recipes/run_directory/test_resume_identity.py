@@ -100,8 +100,8 @@ def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(sentiment,
 
 def test_a_key_that_is_gone_and_was_empty_keeps_no_run_from_going_on(tmp_path):
     config = FinetuneConfig(init="x", label_map={"LABEL_0": "negative"})
-    text = to_yaml(config).replace("\ndata:\n", "\nolder: []\ndata:\n  older:\n")
-    assert text.count("older") == 2
+    text = to_yaml(config).replace("\ndata:\n", "\nolder: []\ndata:\n  older:\n  oldest: {}\n")
+    assert (text.count("older"), text.count("oldest")) == (2, 1)
     (tmp_path / RECORD).write_text(text)
     assert load_recorded(FinetuneConfig, tmp_path / RECORD) == config
     (tmp_path / RECORD).write_text(text.replace("  older:", "  older: 64"))
