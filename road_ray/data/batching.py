@@ -218,7 +218,15 @@ class BatchStream:
             raise DataError(f"data set {self.name}: 0 usable rows")
         self._lengths = rows.lengths
         self._batches = lru_cache(maxsize=2)(self._batches_of)
-        if (smallest := self._lay_out()) < size:
+        # Windows have whole batches, the last one the rest; without shuffled shards there is one.
+        window_rows = len(rows) if self._corpus is None else self._corpus.window_rows
+        self.batches_per_window = max(1, window_rows // batch_size)
+        self.rows_per_window = self.batches_per_window * batch_size
+        self.num_windows = max(1, len(rows) // self.rows_per_window)
+        last = len(rows) - (self.num_windows - 1) * self.rows_per_window
+        in_last = -(-last // batch_size)
+        self.batches_per_epoch = (self.num_windows - 1) * self.batches_per_window + in_last
+        if (smallest := last // in_last) < size:
             raise ConfigError(
                 f"batch_size = {batch_size}: the smallest batch of {self.name} "
                 f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
@@ -229,22 +237,6 @@ class BatchStream:
     def _width(self, lengths: Longs) -> int:
         """Return the width of a batch of rows of these lengths."""
         return padded_width(int(lengths.max()), self.rows.max_length_tokens)
-
-    def _lay_out(self) -> int:
-        """Set the sizes of an epoch and of its windows; return the smallest batch size."""
-        if (corpus := self._corpus) is None:
-            self.num_windows = self.batches_per_window = 1  # the epoch
-            sizes = [len(rows) for rows in self._batches(0, 0)]
-            self.batches_per_epoch = len(sizes)
-            return min(sizes)
-        self.rows_per_epoch, batch_size = len(corpus), self.batch_size
-        self.batches_per_window = max(1, corpus.window_rows // batch_size)
-        self.rows_per_window = self.batches_per_window * batch_size
-        self.num_windows = max(1, self.rows_per_epoch // self.rows_per_window)
-        last = self.rows_per_epoch - (self.num_windows - 1) * self.rows_per_window
-        in_last = -(-last // batch_size)
-        self.batches_per_epoch = (self.num_windows - 1) * self.batches_per_window + in_last
-        return last // in_last
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Return the rows of global batch ``number``, over all workers and epochs."""
@@ -272,7 +264,7 @@ class BatchStream:
         """Return the rows of a window in the order of its shards, and these shards."""
         first = window * self.rows_per_window
         is_last = window + 1 == self.num_windows
-        places = np.arange(first, self.rows_per_epoch if is_last else first + self.rows_per_window)
+        places = np.arange(first, len(self.rows) if is_last else first + self.rows_per_window)
         rng = np.random.default_rng((self.seed, 6, epoch))
         order = rng.permutation(len(starts) - 1)
         edges = np.cumsum([0, *np.diff(starts)[order]])
