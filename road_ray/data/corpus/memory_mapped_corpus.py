@@ -83,10 +83,9 @@ class Corpus:
         return int(self.starts[-1])
 
     @property
-    def max_length_tokens(self) -> int | None:
+    def max_length_tokens(self) -> int:
         """Length of the longest row that was asked for."""
-        length = self.manifest.get("max_length_tokens")
-        return None if length is None else int(length)
+        return int(self.manifest["max_length_tokens"])
 
     @cached_property
     def lengths(self) -> Longs:
