@@ -85,7 +85,7 @@ def data_peek(
     from road_ray.data.inspection.split_preview import format_examples, format_rows
 
     shown = [
-        format_rows(name, split, config.data, _model_of(chosen), rows)
+        format_rows(name, split, config.data, chosen, rows)
         if chosen
         else format_examples(name, split, config.data, rows)
         for name in dict.fromkeys([*names, *config.data.sets])
@@ -132,15 +132,14 @@ def data_corpus(
     from road_ray.data.corpus.prepare_corpus import prepare_corpus
     from road_ray.distributed.batch_inference import encoding_at
 
-    settings = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
+    settings = CorpusConfig(corpus=corpus, tokenizer=tokenizer, shards=out)
     for length in max_length_tokens or [settings.max_length_tokens]:
         data = settings.model_copy(update={"max_length_tokens": length})
         built, _ = prepare_corpus(data, processes, encoding_at(address))
         rows, tokens = built.manifest["rows"], built.manifest["tokens"]
         typer.echo(f"at most {length} tokens: {rows:,} rows, {tokens:,} tokens: {built.directory}")
     typer.echo(
-        "next: road pretrain "
-        f"data.corpus={corpus} data.tokenizer={settings.tokenizer} data.shards={out}"
+        f"next: road pretrain data.corpus={corpus} data.tokenizer={tokenizer} data.shards={out}"
     )
 
 
@@ -156,11 +155,6 @@ def data_glue_zip(
     from road_ray.evaluation.glue import predictions_of, write_submission
 
     typer.echo(write_submission(out, predictions_of(runs), partial=partial))
-
-
-def _model_of(name: str) -> str:
-    """Return ``hf/`` of a run directory, or any other name unchanged."""
-    return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name
 
 
 _SHOWN = 10
