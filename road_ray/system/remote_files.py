@@ -39,14 +39,11 @@ def is_address(place: str) -> bool:
     return "://" in place
 
 
+@dataclass(frozen=True)
 class Storage:
-    """Files below one address. Copies and pickles carry the address alone."""
+    """Files below one address."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
-        return Storage, (self.address,)
+    address: str
 
     @cached_property
     def _opened(self) -> tuple[arrow.FileSystem, str]:
