@@ -39,8 +39,6 @@ ColumnOption = Annotated[
 _KEPT = "column to copy to the output; default: all that the model does not read"
 KeepOption = Annotated[list[str] | None, typer.Option(metavar="[NEW=]NAME", help=_KEPT)]
 IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
-_ESCAPES = "in CSV and TSV, an apostrophe before cells that begin like a formula"
-EscapeOption = Annotated[bool, typer.Option("--escape-formulas", help=_ESCAPES)]
 ConfidenceOption = Annotated[
     float, typer.Option(help="no label below this probability", min=0, max=1)
 ]
@@ -68,7 +66,6 @@ def predict(
     max_length_tokens: Annotated[
         int | None, typer.Option(help="most tokens of a row; default: as in training")
     ] = None,
-    escape_formulas: EscapeOption = False,
     workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,
     address: AddressOption = None,
@@ -99,9 +96,9 @@ def predict(
             for prediction in predictions:
                 typer.echo(json_line(prediction))
         return
-    given: dict[str, Any] = {"columns": chosen, "escape_formulas": escape_formulas}
+    given: dict[str, Any] = {"model": model, "columns": chosen}
     with pool or nullcontext() as chunks:
-        rows = predict_file(predictor, source, output, model=model, predict=chunks, **given)
+        rows = predict_file(predictor, source, output, predict=chunks, **given)
     told = [f"{counted(rows, 'prediction')}: {output}"]
     if predictor.trained.columns and source != STDIN and not columns and head is None:
         command = shlex.join(["road", "evaluate", model, source])

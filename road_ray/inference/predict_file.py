@@ -10,7 +10,6 @@ import csv
 import json
 import logging
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +33,6 @@ from road_ray.training.monitoring.metrics_journal import Console
 
 _log = logging.getLogger(__name__)
 SUFFIXES = (".jsonl", ".csv", ".tsv")
-# What spreadsheets execute begins like this (OWASP); a number with a sign does not count.
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\.?\d[\d.]*(?:[eE][+-]?\d+)?$)")
 
 Chunk = tuple[list[Prediction], Counter[str]]
 """Predictions of a chunk of rows, and what was cut of them, as ``Predictor.cut`` counts it."""
@@ -51,16 +48,14 @@ def predict_file(
     model: str,
     columns: ColumnChoice | None = None,
     predict: Predict | None = None,
-    escape_formulas: bool = False,
 ) -> int:
     """Write the predictions of all rows of ``source`` to ``output``, as JSONL, CSV or TSV by its
     suffix; return their number.
 
     If the process was killed, the same call continues after the last complete chunk. ``predict``
-    predicts the chunks in other processes; by default this process does it. In CSV and TSV,
-    ``escape_formulas`` puts an apostrophe before cells that spreadsheets would execute; without it
-    they are counted and told at the end. Raises ``ConfigError`` if ``output`` exists,
-    ``ResourceError`` if another process writes it, ``InterruptedRunError`` after Ctrl-C.
+    predicts the chunks in other processes; by default this process does it. Raises ``ConfigError``
+    if ``output`` exists, ``ResourceError`` if another process writes it, ``InterruptedRunError``
+    after Ctrl-C.
     """
     columns = columns or ColumnChoice()
     if output.suffix not in SUFFIXES:
@@ -84,7 +79,7 @@ def predict_file(
                 if total is not None:
                     console.part("predictions", file.count, total)
             abstains = "choice" if isinstance(predictor.task.kind, Choose) else "label"
-            finish(file, abstains if predictor.min_confidence else None, escape_formulas)
+            finish(file, abstains if predictor.min_confidence else None)
         except KeyboardInterrupt:
             again = "predict all rows again" if source == STDIN else "resume"
             raise InterruptedRunError(
@@ -149,19 +144,8 @@ def _identity(
     }
 
 
-def finish(file: PartialOutput, abstains: str | None, escape_formulas: bool = False) -> None:
-    """Write the output from its rows, and tell how many have no value in the field ``abstains``,
-    and how many cells begin like a formula.
-    """
-    formulas = 0
-
-    def safe(value: object) -> object:
-        """Return a cell; count one that begins like a formula, or put an apostrophe before it."""
-        nonlocal formulas
-        if not isinstance(value, str) or not _FORMULA.match(value):
-            return value
-        formulas += not escape_formulas
-        return f"'{value}" if escape_formulas else value
+def finish(file: PartialOutput, abstains: str | None) -> None:
+    """Write the output from its rows, and tell how many have no value in the field ``abstains``."""
 
     def write(path: Path) -> None:
         # Of a lone surrogate, which UTF-8 does not have, the escape is written: JSON reads it.
@@ -174,9 +158,8 @@ def finish(file: PartialOutput, abstains: str | None, escape_formulas: bool = Fa
             # With \r\n as line end, the module quotes both characters in cells; rows end with \n.
             lines: Any = SimpleNamespace(write=lambda row: out.write(row[:-2] + "\n"))
             writer = csv.DictWriter(lines, names, delimiter=delimiter, lineterminator="\r\n")
-            writer.writerow({name: safe(name) for name in names})
-            for row in file.rows():
-                writer.writerow({name: safe(value) for name, value in _flat(row).items()})
+            writer.writeheader()
+            writer.writerows(map(_flat, file.rows()))
 
     without = 0 if abstains is None else sum(row[abstains] is None for row in file.rows())
     file.finish(write)
@@ -184,12 +167,6 @@ def finish(file: PartialOutput, abstains: str | None, escape_formulas: bool = Fa
         _log.warning(
             "%s: %d of %d rows are below the confidence and have no label",
             *(file.output, without, file.count),
-        )
-    if formulas:
-        _log.warning(
-            "%s: %d cells begin like a formula (= + - @), which a spreadsheet executes\n"
-            "  fix: --escape-formulas puts an apostrophe before them, or write .jsonl",
-            *(file.output, formulas),
         )
 
 

@@ -226,11 +226,11 @@ def test_infinite_thresholds_always_and_never_answer(road, rows_file, tmp_path):
     road("predict", model, rows, "--threshold", "nan").refused(2, "threshold = nan\n  allowed: ")
 
 
-def written(tmp_path, name, rows, *, abstains=None, escape_formulas=False):
+def written(tmp_path, name, rows):
     with closing(PartialOutput(tmp_path / name, "row", {})) as file:
         for row in rows:
             file.append([row])
-        finish(file, abstains, escape_formulas)
+        finish(file, None)
     return tmp_path / name
 
 
@@ -256,21 +256,6 @@ def test_numbers_that_json_does_not_have_are_null(tmp_path):
     assert read == {"id": "0", "score": 0.5, "note": {"a": [None, 1.0]}, "x": None}
     [read] = csv.DictReader(written(tmp_path, "o.csv", [row | {"x": float("nan")}]).open())
     assert (read["note"], read["x"]) == ('{"a": [null, 1.0]}', "")
-
-
-def test_cells_that_begin_a_formula_are_told_or_escaped(tmp_path, caplog):
-    cells = ["=1+1", "+cmd", "-2+3", "@sum", "\tx", "-5", "+1.5e3", "a=b", ""]
-    rows = [{"id": "0", "note": cell} for cell in cells]
-    plain = written(tmp_path, "o.csv", rows)
-    assert "5 cells begin like a formula" in caplog.text
-    with plain.open(newline="") as file:
-        assert [row["note"] for row in csv.DictReader(file)] == cells
-    caplog.clear()
-    safe = written(tmp_path, "safe.csv", rows, escape_formulas=True)
-    with safe.open(newline="") as file:
-        read = [row["note"] for row in csv.DictReader(file)]
-    assert read == [f"'{cell}" for cell in cells[:5]] + cells[5:]
-    assert not caplog.text
 
 
 def test_a_column_of_later_rows_stands_behind_those_of_the_first(tmp_path):
