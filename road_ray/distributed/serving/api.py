@@ -2,7 +2,7 @@
 queue in which rows of waiting requests share a forward pass.
 
 A refused request gets a JSON body that says what is wrong, where, the value seen and what is
-allowed: a ``Problem``. The type of a row is made for each kind of head. Independent of Ray, whose
+allowed: a ``Refusal``. The type of a row is made for each kind of head. Independent of Ray, whose
 own ``@serve.batch`` works inside its replicas only and refuses a request that has more rows than a
 batch.
 """
@@ -84,37 +84,24 @@ def row_type(trained: TrainedInput) -> type[BaseModel]:
     return create_model("Row", __config__=_ROW, __doc__=text, __validators__=checks, **described)
 
 
-class Problem(BaseModel):
-    """Reason for which a request is refused."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-    error: str
-    """The mistake."""
-    where: str | None = None
-    """Row and field, header or byte."""
-    value: str | int | float | None = None
-    """The value found there, cut to 80 characters."""
-    allowed: str | None = None
-    """The values that are allowed."""
-
-
 _SHOWN = 80  # characters of a value in a message
 _BODY_SECONDS = 10.0  # in which a body arrives
 _BEARER = HTTPBearer(auto_error=False, description="The token that the server was given.")
 
 
 class Refusal(HTTPException):
-    """A request that is answered with a status of 400 to 499 and a ``Problem``."""
+    """A request that is answered with a status of 400 to 499 and the reason: the mistake, its row
+    and field, header or byte, the value found there and what is allowed.
+    """
 
     def __init__(
-        self, status: int, error: str, where: str | None, value: object, allowed: str
+        self, status: int, error: str, where: str, value: object = None, allowed: str | None = None
     ) -> None:
         # JSON has no NaN.
         plain = value is None or (isinstance(value, int | float) and math.isfinite(value))
         seen: Any = value if plain else str(value)[:_SHOWN]
-        problem = Problem(error=error, where=where, value=seen, allowed=allowed)
-        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-        super().__init__(status, problem.model_dump(), headers)
+        reason = {"error": error, "where": where, "value": seen, "allowed": allowed}
+        super().__init__(status, reason, {"WWW-Authenticate": "Bearer"} if status == 401 else None)
 
 
 class RowReader:
@@ -276,7 +263,6 @@ class RowQueue:
 
 
 _JSON = "application/json"
-_PROBLEMS: dict[int | str, Any] = {n: {"model": Problem} for n in (400, 401, 403, 408, 413, 422)}
 
 
 def build_api(
@@ -319,7 +305,6 @@ def build_api(
 
     @app.post(
         "/predict",
-        responses=_PROBLEMS,
         dependencies=[Security(token_check(digest))] if digest else [],
         openapi_extra={"requestBody": described},
     )
@@ -364,14 +349,12 @@ def only_from_here(app: ASGIApp, host: str) -> ASGIApp:
 
 async def _as_json(request: Request, error: Any) -> Response:
     """Answer a refusal, another error of HTTP, a faulty row, or a client that has gone."""
-    match error:
-        case Refusal():
-            return JSONResponse(error.detail, error.status_code, error.headers)
-        case PlainHTTPException():  # of which FastAPI's own is a subclass
-            problem = Problem(error=error.detail, where=f"{request.method} {request.url.path}")
-            return JSONResponse(problem.model_dump(), error.status_code, error.headers)
-        case DataError():
-            text = str(error).splitlines()[0]
-            problem = Problem(error=text, where=text.partition(":")[0])
-            return JSONResponse(problem.model_dump(), 422)
-    return Response(status_code=499)  # nobody reads it; the log has no traceback
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=499)  # nobody reads it; the log has no traceback
+    if isinstance(error, DataError):
+        text = str(error).splitlines()[0]
+        error = Refusal(422, text, text.partition(":")[0])
+    reason = error.detail
+    if not isinstance(error, Refusal):  # of FastAPI, or of Starlette, whose class it extends
+        reason = Refusal(error.status_code, reason, f"{request.method} {request.url.path}").detail
+    return JSONResponse(reason, error.status_code, error.headers)

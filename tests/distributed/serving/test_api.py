@@ -243,7 +243,6 @@ def test_the_page_describes_rows_and_token_without_other_hosts(client):
     first, many = post["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
     assert set(first["properties"]) == {"id", "question", "context"}
     assert (many["maxItems"], many["items"]) == (5, first)
-    assert {"200", "400", "401", "413", "422"} <= set(post["responses"])
     assert post["security"] == [{"HTTPBearer": []}]
 
 
