@@ -27,7 +27,7 @@ from road_ray.inference.input_rows import ColumnChoice, InputRow, file_rows, inp
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
-from road_ray.system.files import STDIN, check_new, finite, staged_beside
+from road_ray.system.files import STDIN, check_new, finite, staged_beside, unwritable
 from road_ray.system.operating_system import sync, try_lock
 from road_ray.training.monitoring.metrics_journal import Console
 
@@ -231,7 +231,7 @@ class PartialOutput:
             self._file.write(b"" if end else header)
             self._file.flush()
         except OSError as error:
-            raise self._failure(error) from error
+            raise unwritable(self.output, error, self.kept) from error
 
     @property
     def kept(self) -> str:
@@ -253,7 +253,7 @@ class PartialOutput:
             self._file.write(json.dumps(rows, default=str).encode() + b"\n")
             self._file.flush()
         except OSError as error:
-            raise self._failure(error) from error
+            raise unwritable(self.output, error, self.kept) from error
         self.count += len(rows)
 
     def finish(self, write: Callable[[Path], object]) -> None:
@@ -268,7 +268,7 @@ class PartialOutput:
             staged.rename(self.output)
             self.path.unlink(missing_ok=True)
         except OSError as error:
-            raise self._failure(error) from error
+            raise unwritable(self.output, error, self.kept) from error
         finally:
             staged.unlink(missing_ok=True)
 
@@ -278,10 +278,3 @@ class PartialOutput:
             self.path.unlink(missing_ok=True)
         with suppress(OSError):  # a full disk, which ``append`` has reported
             self._file.close()
-
-    def _failure(self, error: OSError) -> ResourceError:
-        return ResourceError(
-            f"{self.output}: cannot be written: {error.strerror or error}\n"
-            "  fix: free space there, or name a file that can be written; then repeat the command\n"
-            f"  kept: {self.kept}"
-        )

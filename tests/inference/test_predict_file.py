@@ -406,7 +406,7 @@ def test_a_full_disk_keeps_the_chunks_that_were_written(
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 50)
     source = rows_file(".jsonl", [{"text": "film", "id": str(n)} for n in range(1000)])
     disk, call = small_disk(64), {"model": str(directory)}
-    with pytest.raises(ResourceError, match="cannot be written: No space left on device") as error:
+    with pytest.raises(ResourceError, match=r"cannot be written: .*No space") as error:
         predict_file(load(directory), source, disk / "out.jsonl", **call)
     num_rows = int(re.search(r"kept: (\d+) rows", str(error.value))[1])
     assert 0 < num_rows < 1000
