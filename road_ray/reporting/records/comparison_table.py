@@ -18,11 +18,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, shorten
 from road_ray.evaluation.seed_statistics import Difference, compare, holm, interval, summary
 from road_ray.reporting.plots import ASSETS
 from road_ray.reporting.records.run_record import RunRecord
-from road_ray.system.files import read_json
 
 TABLE = "table.json"
 # Keys in which the seeds of one experiment may differ.
@@ -96,12 +95,11 @@ class ComparisonTable(BaseModel):
 def read_table(directory: Path) -> ComparisonTable:
     """Return the table of an experiment. Raises ``CheckpointError`` for a damaged one."""
     path = directory / TABLE
-    remedy = "delete it and run the same command again"
     try:
-        return ComparisonTable.model_validate(read_json(path, fix=remedy))
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return ComparisonTable.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        why = shorten(" ".join(str(error).split()), 200)
+        remedy = "delete it and run the same command again"
         raise CheckpointError(f"{path}: damaged: {why}\n  fix: {remedy}") from error
 
 
