@@ -20,10 +20,6 @@ def planned(overrides):
     return Experiment(configure("reproduce", overrides=overrides))
 
 
-def only(plan, arm, seed=0):
-    return plan.of_arm(arm, seed)
-
-
 def scored(plan):
     return [job for job in plan.jobs.values() if job.scored]
 
@@ -34,7 +30,7 @@ def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path
     assert names == ["teachers-squad_v2", "folds-squad_v2"]
     assert [ensemble.seed for ensemble in plan.ensembles] == [TEACHER_SEED] * 2
     assert plan.ensembles[1].num_folds == 2
-    (job,) = only(plan, "weighted_0.5", 1)
+    (job,) = plan.of_arm("weighted_0.5", 1)
     student = job.config
     assert isinstance(student, DistillConfig)
     weighting = student.weighting
@@ -45,10 +41,10 @@ def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path
     students = [job.config for job in scored(plan) if isinstance(job.config, DistillConfig)]
     stores = {student.distillation.store for student in students}
     assert stores == {tmp_path / "run" / "store"}
-    (single,) = only(plan, "single")
+    (single,) = plan.of_arm("single", 0)
     assert single.config.distillation.num_teachers == 1
     assert single.config.distillation.teachers[0].endswith("teacher-0/hf")
-    (none,) = only(plan, "none")
+    (none,) = plan.of_arm("none", 0)
     assert (type(none.config), none.scored) == (FinetuneConfig, True)
     assert len(scored(plan)) == 2 * len(plan.arms)
 
@@ -62,11 +58,11 @@ def test_the_longer_arm_counts_the_epochs_and_rows_of_its_own_target(
 ):
     sizes = {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "data.epochs": 2.0}
     plan = planned(tiny("low_resource", **sizes, targets={"sst2": keys}))
-    (longer,), (mean,) = only(plan, "none_longer"), only(plan, "mean")
+    (longer,), (mean,) = plan.of_arm("none_longer", 0), plan.of_arm("mean", 0)
     assert mean.config.data.epochs == epochs
     assert mean.config.data.max_rows == longer.config.data.max_rows == labelled
     assert mean.config.data.unlabelled == ("rest",)
-    assert only(plan, "labelled")[0].config.data.unlabelled == ()
+    assert plan.of_arm("labelled", 0)[0].config.data.unlabelled == ()
     rest = read_unlabelled_rows(mean.config.data.unlabelled, "sst2", mean.config.data)
     texts = [example.texts[0] for example in rest]
     # By the csv module: the rows of the file that no arm has labels of.
@@ -83,9 +79,9 @@ def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny,
     texts.write_text("a fine film\n" * 20)
     settings = {"data.max_rows": 40, "data.unlabelled": [str(texts)], "data.epochs": 2.0}
     plan = planned(tiny("low_resource", **settings))
-    assert only(plan, "mean")[0].config.data.unlabelled == (str(texts),)
-    assert only(plan, "labelled")[0].config.data.unlabelled == ()
-    assert only(plan, "none_longer")[0].config.data.epochs == 2 * (40 + 20) / 40
+    assert plan.of_arm("mean", 0)[0].config.data.unlabelled == (str(texts),)
+    assert plan.of_arm("labelled", 0)[0].config.data.unlabelled == ()
+    assert plan.of_arm("none_longer", 0)[0].config.data.epochs == 2 * (40 + 20) / 40
 
 
 def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(tiny, tmp_path):
@@ -96,7 +92,7 @@ def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(ti
     (deep / "config.json").write_text(json.dumps(size | {"num_hidden_layers": 6}))
     plan = planned(changes | {"init": str(deep)})
     layers = {
-        name: only(plan, f"kd_{name}")[0].config.student.layers
+        name: plan.of_arm(f"kd_{name}", 0)[0].config.student.layers
         for name in ("full", "half", "third")
     }
     assert layers == {"full": None, "half": 3, "third": 2}
@@ -117,7 +113,7 @@ def test_the_text_of_a_domain_has_every_text_once(tiny, world, name, column):
     changes = tiny("domain", **{"data.dataset": name})
     write_text_atomic(Path(changes["run_dir"]) / "rows" / f"{name}-text.jsonl", "of a failed start")
     plan = planned(changes)
-    stage, _ = only(plan, "rtd")
+    stage, _ = plan.of_arm("rtd", 0)
     assert (stage.config.encoder.family, stage.config.training.steps) == ("init", 1000)
     lines = Path(stage.config.data.corpus).read_text().splitlines()
     source = SourceConfig(root=str(world))
@@ -131,22 +127,22 @@ def test_a_mixture_comes_before_every_target(tiny):
     options = {"targets": {"rte": {"data.epochs": 1.0}, "sst2": {}}}
     options["multitask.data.datasets"] = ["sst2", "mnli"]
     plan = planned(tiny("road_multitask", **options))
-    stage, *targets = only(plan, "road_kd")
+    stage, *targets = plan.of_arm("road_kd", 0)
     assert isinstance(stage.config, MultitaskConfig)
     assert set(stage.config.distillation.teachers) == {"sst2", "mnli"}
     assert (stage.config.mixing.passes, stage.config.mixing.heads) == (4, "task")
     assert [job.config.data.dataset for job in targets] == ["rte", "sst2"]
     assert {job.config.init for job in targets} == {str(stage.config.run_dir)}
-    (theirs, *_) = only(plan, "mt_dnn")
+    (theirs, *_) = plan.of_arm("mt_dnn", 0)
     assert theirs.config.mixing.heads == "dataset"
-    assert len(only(plan, "single")) == 2
+    assert len(plan.of_arm("single", 0)) == 2
 
 
 def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
     options = {"targets": {"sst2": {}}, "multitask.data.datasets": ["sst2"]}
     options["multitask.data.batch_size"] = 6
     plan = planned(tiny("road_multitask", **options))
-    stages = {name: only(plan, name)[0].config for name in ("mt_dnn", "road", "road_kd")}
+    stages = {name: plan.of_arm(name, 0)[0].config for name in ("mt_dnn", "road", "road_kd")}
     sizes = {name: (s.mixing.passes, s.data.batch_size) for name, s in stages.items()}
     assert sizes == {"mt_dnn": (1, 24), "road": (4, 6), "road_kd": (4, 6)}
     assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
@@ -178,7 +174,7 @@ def test_students_know_their_teachers_and_may_start_from_another_arm_of_their_se
     arms |= {"second": {"start_from": "one", "keys": {"data.dataset": "rte"}}}
     given = {"arms": arms, "ensembles": {"t": {"num_teachers": 4}}}
     plan = planned(tiny("own", **{"data.dataset": "sst2", "experiment": given}))
-    (every,), (two,), (second,) = (only(plan, arm, 1) for arm in arms)
+    (every,), (two,), (second,) = (plan.of_arm(arm, 1) for arm in arms)
     assert every.config.distillation.num_teachers == 4
     assert two.config.distillation.num_teachers == 2
     assert second.config.init == str(tmp_path / "run" / "one" / "seed-1" / "student")
