@@ -47,19 +47,9 @@ def test_predictions_have_the_temperature_and_plain_transformers_has_not(run, te
     assert not np.allclose(said, softmax(logits, axis=-1), atol=1e-5)
 
 
-def test_rows_below_the_confidence_have_no_label_and_are_counted(run, road, tmp_path, caplog):
-    (tmp_path / "rows.txt").write_text("\n".join(TEXTS))
-    scores = sorted(row["score"] for row in rr.load(run.hf_dir)(TEXTS))
-    limit = (scores[0] + scores[1]) / 2
-    command = ["predict", run.directory, tmp_path / "rows.txt", "--min-confidence", limit]
-    road(*command, "--output", tmp_path / "said.jsonl").good()
-    assert "1 of 3 rows are below the confidence" in caplog.text
-    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text().splitlines()]
-    assert [row["label"] is None for row in said].count(True) == 1
-    assert all((row["label"] is None) == (row["score"] < limit) for row in said)
-
-
-def test_the_server_and_onnx_have_it_too(run, tmp_path):
+def test_onnx_the_server_and_the_command_have_it_too_and_leave_rows_below_the_confidence(
+    run, road, tmp_path, caplog
+):
     plain, onnx = rr.load(run.hf_dir), rr.load(export(str(run.directory), tmp_path / "onnx")[0])
     said = plain(TEXTS)
     for row, other in zip(said, onnx(TEXTS), strict=True):
@@ -69,11 +59,16 @@ def test_the_server_and_onnx_have_it_too(run, tmp_path):
     config = ServingConfig(model=str(run.hf_dir), min_confidence=limit)
     api = build_api(load(config.model, **config.loading), config, None, "127.0.0.1")
     with TestClient(api, base_url="http://localhost") as client:
-        answers = client.post("/predict", json=[{"text": text} for text in TEXTS]).json()
-    for row, other in zip(said, answers, strict=True):
-        assert other["scores"] == row["scores"]  # also of a row without a label
-        assert other["label"] == (row["label"] if row["score"] >= limit else None)
-    assert [row["label"] for row in answers].count(None) == 1
+        served = client.post("/predict", json=[{"text": text} for text in TEXTS]).json()
+    (tmp_path / "rows.txt").write_text("\n".join(TEXTS))
+    command = ["predict", run.directory, tmp_path / "rows.txt", "--min-confidence", limit]
+    road(*command, "--output", tmp_path / "said.jsonl").good()
+    lines = (tmp_path / "said.jsonl").read_text().splitlines()
+    assert "1 of 3 rows are below the confidence" in caplog.text
+    for answers in (served, [json.loads(line) for line in lines]):
+        for row, other in zip(said, answers, strict=True):
+            assert other["scores"] == row["scores"]  # also of a row without a label
+            assert other["label"] == (row["label"] if row["score"] >= limit else None)
 
 
 def test_the_card_says_what_transformers_does_not(run, temperature):
