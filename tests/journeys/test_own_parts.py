@@ -126,10 +126,10 @@ def test_a_stopped_run_with_a_head_of_ones_own_goes_on_to_the_same_bytes(setting
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"head": "my_road_parts:no"}, "(?s)head = my_road_parts:no.*no attribute.*tried: from"),
-        ({"head": "my_road_parts:kappa"}, "data.sets.reviews.head = my_road_parts:kappa: is <f"),
-        ({"head": "kappa"}, "no such head"),
-        ({"head": "torch.nn:Linear"}, r"(?s)head = torch.nn:Linear: \(.*, 2\): TypeError"),
+        (
+            {"head": "my_road_parts:no"},
+            "(?s)reviews.head = my_road_parts:no.*tried: from",
+        ),
         ({"task": "sentiment", "metrics": ["accuracy"]}, "head my_.*, task sentiment has Cl"),
         ({"kind": "tag", "metrics": None, "layout": None}, "kind tag has none of your own"),
     ],
