@@ -84,6 +84,8 @@ def test_every_data_set_is_evaluated_on_the_way_and_at_the_end(whole):
 
 def test_every_exported_head_has_its_tokenizer_record_and_card(whole):
     verb, chosen, run = whole
+    (of_checkpoint,) = run.directory.glob("checkpoints/step-00000006/hf/road_ray.json")
+    assert "tokenizer.json" in json.loads(of_checkpoint.read_text())["files"]
     places = [run.hf_dir, *(run.hf_dir / "heads").glob("*")]
     assert {path.name for path in places} == (
         {"hf", "sentiment", "mrc", "nli"} if verb == "multitask" else {"hf"}
@@ -97,6 +99,7 @@ def test_every_exported_head_has_its_tokenizer_record_and_card(whole):
             record["parameters"]
             > sum(x.numel() for x in load_file(next(place.glob("*.safet*"))).values()) / 2
         )
+        assert {"model.safetensors", "tokenizer.json"} <= record["files"].keys()
         assert record["columns"]
         assert record["datasets"] == (chosen.get("data.datasets") or [chosen["data.dataset"]])
         of_spans = record["task"] == "mrc"
