@@ -15,14 +15,6 @@ from road_ray.recipes.export import export
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.docs.blocks import ROOT
 
-OBJECTIVE = """
-from road_ray.objectives.pretraining.mlm import MaskedLanguageModel
-
-
-class Plain(MaskedLanguageModel):
-    def __init__(self, model, *, sharpness=1.0, **masking):
-        super().__init__(model, **masking)
-"""
 READER = """
 import os
 
@@ -45,7 +37,7 @@ def place(tmp_path, monkeypatch):
     parts = ROOT / "examples" / "extension"
     (tmp_path / "my_road_parts.py").write_text((parts / "my_road_parts.py").read_text("utf-8"))
     yield tmp_path
-    for name in ("my_road_parts", "my_objective", "only_here"):
+    for name in ("my_road_parts", "only_here"):
         sys.modules.pop(name, None)
 
 
@@ -141,15 +133,14 @@ def test_a_head_that_cannot_be_is_told_before_the_first_step(settings, place, ch
     assert not (place / "run" / "metrics.jsonl").exists()
 
 
-def test_an_objective_of_ones_own(pretraining, place):
-    (place / "my_objective.py").write_text(OBJECTIVE)
-    changes = {"objective.name": "my_objective:Plain", "objective.options.sharpness": 2.0}
-    run = rr.pretrain(overrides=pretraining | changes, run_dir=place / "run")
-    plain = rr.pretrain(overrides=pretraining | {"objective.name": "mlm"}, run_dir=place / "mlm")
+def test_an_objective_is_named_by_its_module(pretraining, tmp_path):
+    named = {"objective.name": "road_ray.objectives.pretraining.mlm:MaskedLanguageModel"}
+    run = rr.pretrain(overrides=pretraining | named, run_dir=tmp_path / "run")
+    plain = rr.pretrain(overrides=pretraining | {"objective.name": "mlm"}, run_dir=tmp_path / "mlm")
     assert run.metrics["train/mlm"] == plain.metrics["train/mlm"]
-    changes = {"objective.name": "my_objective:Plain", "objective.options.softness": 2.0}
+    named["objective.options.softness"] = 2.0
     with pytest.raises(ConfigError, match="has no option softness"):
-        rr.pretrain(overrides=pretraining | changes, run_dir=place / "refused")
+        rr.pretrain(overrides=pretraining | named, run_dir=tmp_path / "refused")
 
 
 @pytest.mark.ray

@@ -91,19 +91,11 @@ def test_what_cannot_be_judged_is_said_before_the_first_evaluation(
     assert (tmp_path / "run").exists() == (code == 4)  # the model is opened in it
 
 
-@pytest.mark.parametrize("what", ["teachers.json", "teacher-1", "teacher-1/hf"])
-def test_a_model_is_evaluated_on_its_own_data_set_where_none_is_named(
-    road, teachers, tmp_path, what
-):
-    """It was SST-2 for every model; no key of the data is given here."""
-    words = (teachers.directory / what, "--run-dir", tmp_path / "run", "--json")
-    result = road("evaluate", *words).good()
-    figures = json.loads(result.out)["metrics"]
-    of_run = teachers.metrics
-    if what != "teachers.json":
-        of_run = json.loads((teachers.directory / "teacher-1" / "metrics.json").read_text())
+def test_an_ensemble_is_evaluated_on_its_own_data_set_where_none_is_named(road, teachers, tmp_path):
+    words = (teachers.directory / "teachers.json", "--run-dir", tmp_path / "run", "--json")
+    figures = json.loads(road("evaluate", *words).good().out)["metrics"]
     assert any(name.startswith("eval/sst2/") for name in figures)
-    assert figures == {name: of_run[name] for name in figures}
+    assert figures == {name: teachers.metrics[name] for name in figures}
 
 
 @pytest.fixture

@@ -94,11 +94,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
 
 BLOCKED = """
 import sys
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "road_ray":
-            raise ImportError("road_ray is not to be had here")
-sys.meta_path.insert(0, Blocker())
+sys.modules["road_ray"] = None  # cannot be imported
 import torch
 from transformers import (AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
                           AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining)
@@ -108,7 +104,6 @@ for directory, kind in zip(sys.argv[1::2], sys.argv[2::2]):
     assert not report["missing_keys"] and not report["unexpected_keys"], report
     assert all(logits.isfinite().all() for logits in model.eval()(ids).values())
 AutoTokenizer.from_pretrained(sys.argv[1])
-assert not [name for name in sys.modules if name.startswith("road_ray")]
 """
 
 

@@ -128,12 +128,8 @@ def test_the_record_the_checkpoints_and_the_card_name_the_teachers(whole):
     assert state["record"]["teachers"] == entries
     assert len({entry["weights_sha256"] for entry in entries}) == count
     assert "teachers" in state["identity"]
-    assert "- weighting.rule: `correctness`" in card
-    assert "- weighting.wrong: `0.75`" in card
     assert "- teacher 2: `.../teacher-2/hf`, weights `" in card
     assert entries[0]["directory"] not in card
-    temperature = {"multitask": "4.0", "distill": "2.0"}[verb]
-    assert f"- distillation.temperature: `{temperature}`" in card
 
 
 def test_the_journal_counts_right_teachers_and_the_schedule(whole):
@@ -205,14 +201,12 @@ MISTAKES = [
     ("finetune", {"init": "/"}, 4, "no config.json there"),
     ("finetune", {"init": "PRETRAINEDD"}, 2, "no such directory; did you mean '"),
     ("finetune", {"init": "PRETRAINED/zzz"}, 2, "name one in PRETRAINED"),
-    ("finetune", {"student.layers": 99}, 2, "student.layers = 99: init has"),
     *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
     ("multitask", {"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
     ("plain", {"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
     ("plain", {"data.datasets": ["squad_v2"], "data.max_length_tokens": 512}, 2, "128 positions"),
     ("multitask", {"mixing.passes": 4, "mixing.replacement": "false"}, 2, "allowed: at most 3"),
     ("multitask", {"mixing.weights.mnly": 2.0}, 2, "no data set or task of the mix"),
-    ("multitask", {"mixing.weights.nli": -1.0}, 2, "value >= 0"),
     ("multitask", {"training.passes": 2}, 2, "mixing.passes=2"),
     ("multitask", {"training.steps": "null"}, 2, "training.steps is not given"),
     ("multitask", {"distillation.teachers.mnly": "x/y"}, 2, "did you mean 'mnli'?"),
@@ -220,17 +214,14 @@ MISTAKES = [
     ("multitask", ONE | {"distillation.teachers.mnli": "[]"}, 2, "teachers.sst2 lists 3"),
     ("multitask", {"distillation.teachers.mnli": "T0"}, 4, "distillation.teachers.mnli: "),
     ("multitask", {"distillation.teachers.sst2": "SPANS"}, 4, "ForSequenceClassification"),
-    ("multitask", {"distillation.teachers.mnli": "/nowhere"}, 4, "teachers.mnli: /nowhere"),
     ("multitask", {"data.unlabelled.mnli": "[more.txt]"}, 2, "rows without labels need teachers"),
     ("distill", {"distillation.teachers": []}, 2, "names no teacher"),
     ("distill", {"distillation.num_teachers": 4}, 2, "expected: 4 (distillation.num_teachers)"),
     ("distill", {"distillation.teachers": ["/nowhere/teachers.json"]}, 2, "json: no such file"),
     ("distill", {"distillation.teachers": ["/nowhere/at/all"]}, 4, "/nowhere/at/all"),
-    ("distill", {"distillation.teachers": ["T0", "SPANS"]}, 4, "ForSequenceClassification"),
-    ("distill", {"distillation.teachers": ["PRETRAINED"]}, 4, "ForSequenceClassification"),
     ("distill", {"distillation.teachers": ["TEACHERS"]}, 4, "(as teachers: TEACHERS/teachers.json"),
     ("distill", {"distillation.answers": "live", "distillation.store": "x"}, 2, "store is given"),
-    ("distill", {"distillation.schedule": [[0.5, 1], [0, 0]]}, 2, "[[0.5, 1], [0, 0]]"),
+    ("distill", {"weighting.rule": "own_rules:same"}, 2, "No module named 'own_rules'"),
     ("distill", LOSSES | {"weighting.rule": "mean_probabilities"}, 2, "average_loss"),
 ]
 

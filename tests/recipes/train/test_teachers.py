@@ -1,6 +1,5 @@
 """A student and the answers of its teachers: live, once, killed, damaged, of other teachers."""
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.errors import ConfigError
 from road_ray.models.precision import compile_for_all_shapes
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import weights
@@ -49,24 +47,6 @@ def test_the_first_and_every_later_run_are_bit_equal_and_these_start_no_teacher(
     once = student("once", **{"distillation.store": None, "distillation.answers": "once"})
     assert weights(once) == weights(cold)  # auto: once, because a store is given
     assert len(tables(once.directory / "answers")) == 3
-
-
-def test_a_rule_of_a_module_teaches_and_one_that_is_none_stops_before_any_teacher(
-    student, tmp_path, monkeypatch, loaded
-):
-    """The module lies in the working directory, as the guide says."""
-    text = "from road_ray.distillation.weighting import mean\n\n"
-    text += "def same(logits, targets, *, wrong=0.5):\n    assert wrong == 0.75\n"
-    (tmp_path / "own_rules.py").write_text(text + "    return mean(logits, targets)\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    own = student("own", **{"weighting.rule": "own_rules:same"})
-    assert weights(own) == weights(student("mean", **{"weighting.rule": "mean"}))
-    assert loaded == [3]
-    with pytest.raises(ConfigError, match=r"own_rules:other: .*no attribute 'other'"):
-        student("none", **{"weighting.rule": "own_rules:other", "distillation.store": None})
-    assert loaded == [3]
-    assert not (tmp_path / "none" / "metrics.jsonl").exists()
 
 
 def test_compiled_teachers_teach_the_same(student, monkeypatch):
