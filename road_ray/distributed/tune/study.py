@@ -206,20 +206,19 @@ def should_stop(config: SearchConfig, trials: Sequence[FrozenTrial], number: int
     """
     grace, sign = config.grace_percent, 1.0 if config.mode[0] == "max" else -1.0
 
-    def reports(trial: FrozenTrial) -> list[tuple[float, float]]:
-        told = sorted(trial.intermediate_values.items())
-        return [(100 * step / trial.user_attrs[TOTAL], sign * value) for step, value in told]
-
-    own = reports(trials[number])
-    now, value = own[-1]
+    own, last = trials[number].intermediate_values, max(trials[number].intermediate_values)
+    now, value = 100 * last / trials[number].user_attrs[TOTAL], sign * own[last]
     if config.scheduler == "none" or now < grace:
         return False
     others = [trial for trial in trials if trial.number != number and trial.intermediate_values]
     if config.scheduler == "median":
-        until = [told for told in map(reports, others) if told[-1][0] >= now]
-        counted = [[value for at, value in told if grace <= at <= now] for told in until]
-        means = [fmean(values) for values in counted if values]
-        return len(means) >= 3 and max(value for _, value in own) < median(means)
+        means = []
+        for trial in others:
+            told, total = trial.intermediate_values, trial.user_attrs[TOTAL]
+            if 100 * max(told) / total >= now:
+                counted = [told[step] for step in told if grace <= 100 * step / total <= now]
+                means += [sign * fmean(counted)] if counted else []
+        return len(means) >= 3 and max(sign * x for x in own.values()) < median(means)
     rungs = [*takewhile(lambda at: at < 100 - 1e-9, (grace * config.reduction**n for n in count()))]
     rung, skipped = bisect(rungs, now), 0
     end = [*rungs, math.inf][rung]
