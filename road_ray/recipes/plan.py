@@ -16,7 +16,12 @@ from road_ray.models.precision import default_device
 from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
-from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TeachersConfig
+from road_ray.recipes.train.config import (
+    DistillConfig,
+    FinetuningsConfig,
+    MultitaskConfig,
+    TeachersConfig,
+)
 from road_ray.training.profile import Measured
 from road_ray.training.run_context import RunContext
 
@@ -57,6 +62,8 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     on_gpu = gpus > 0 or (workers == 0 and default_device().type == "cuda")
     available = room.check_memory(sum(memory_bytes.values()), on_gpu, workers)
     runs = config.distillation.generations if isinstance(config, DistillConfig) else 1
+    if isinstance(config, FinetuningsConfig):
+        runs = config.num_seeds
     if isinstance(config, TeachersConfig):
         runs = config.num_teachers * config.num_folds
     at_most = _most_bytes(config, measured, runs)

@@ -61,10 +61,9 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
         return done
     every = finetunings(config)
     if context is not None and context.plan_only:
-        raise ConfigError(
-            f"{len(every)} fine-tunings are not planned together\n"
-            "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
-        )
+        if config.pool:
+            raise ConfigError("pool: is not planned whole\n  fix: pool={} data.dataset=ONE_OF_IT")
+        return single.run_training(every[0], context)  # all cost the same
     check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
     named = {str(finetuning.run_dir): finetuning for finetuning in every}
     after = {name: [x.init] for name, x in named.items() if x.init in named}

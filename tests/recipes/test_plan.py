@@ -114,7 +114,11 @@ def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monke
 
 def test_the_tokens_of_epochs_do_not_depend_on_the_seed(sentiment):
     whole = sentiment | {"training.steps": None, "data.epochs": 2}
-    assert len({planned("finetune", whole | {"seed": seed})["tokens"] for seed in (0, 1)}) == 1
+    found = [planned("finetune", whole | changes) for changes in ({"seed": 1}, {"num_seeds": 3})]
+    assert found[0]["tokens"] == found[1]["tokens"]
+    assert [estimate["runs"] for estimate in found] == [1, 3]
+    with pytest.raises(ConfigError, match=r"pool=\{\}"):
+        planned("finetune", whole | {"pool": {"sst2": {}}})
 
 
 def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):
