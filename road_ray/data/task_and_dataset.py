@@ -183,6 +183,12 @@ HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
     Choose: "ForMultipleChoice",
 }
 
+KINDS: dict[str, type[Kind]] = {
+    **{"classify": Classify, "multi": MultiLabel, "regress": Regress},
+    **{"span": Span, "tag": Tag, "choose": Choose},
+}
+"""Kinds by their names in a configuration."""
+
 
 @dataclass(frozen=True)
 class Task:

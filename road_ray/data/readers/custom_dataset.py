@@ -17,17 +17,11 @@ from road_ray.config import Config
 from road_ray.config.base import ByContent, beside_file
 from road_ray.data.task_and_dataset import (
     ANSWER_LANGUAGES,
-    Choose,
-    Classify,
+    KINDS,
     Columns,
     Dataset,
     Hub,
-    Kind,
-    MultiLabel,
-    Regress,
-    Span,
     Splits,
-    Tag,
     Task,
     plain_label,
 )
@@ -300,12 +294,7 @@ class CustomDataset(Config):
 
     def new_task(self, name: str) -> Task:
         """Return the new task of a data set that shares no task of the catalogue."""
-        kinds: dict[str, Kind] = {
-            "classify": Classify(self.labels),
-            "multi": MultiLabel(self._named_labels),
-            "regress": Regress(self.low, self.high),
-            "span": Span(),
-            "tag": Tag(self.labels),
-            "choose": Choose(len(self.text) - 1),
-        }
-        return Task(name, kinds[self.kind], self.head)
+        of_kind: dict[str, tuple[Any, ...]] = {"regress": (self.low, self.high), "span": ()}
+        of_kind["choose"] = (len(self.text) - 1,)
+        kind = KINDS[self.kind](*of_kind.get(self.kind, (self._named_labels,)))
+        return Task(name, kind, self.head)

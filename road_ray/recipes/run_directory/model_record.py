@@ -13,7 +13,7 @@ from road_ray.data.load_split import Split
 from road_ray.data.model_files import MODEL_RECORD, model_hashes, model_record
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
-from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag
+from road_ray.data.task_and_dataset import KINDS
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.recorded_config import RECORD
@@ -136,8 +136,7 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
     if not entry:  # one in tables with the columns of that of the catalogue, which stays as it is
         dataset, columns = catalog.dataset(name), catalog.dataset(name).columns
         task, name = catalog.TASKS[dataset.task], f"my_{name}"
-        kinds = {Regress: "regress", Span: "span", Tag: "tag", Choose: "choose"}
-        kind = next((kinds[cls] for cls in kinds if isinstance(task.kind, cls)), "classify")
+        kind = next(known for known, of in KINDS.items() if isinstance(task.kind, of))
         if kind == "choose":
             raise ConfigError(
                 f"data.file = {file}: {dataset.name} has a layout of its own\n  fix: name it "
