@@ -30,7 +30,7 @@ from road_ray.verbs import (
 )
 
 if TYPE_CHECKING:
-    from road_ray.data.inspection.guess import Guess
+    from road_ray.data.inspection.data_files import Guess
 
 
 _INIT = "google/electra-small-discriminator"
@@ -97,7 +97,7 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
         write_text_atomic(beside, content)
         config: Any = configure(verb, path=beside)
         counts = []
-        for name in getattr(config.data, "sets", ()) if task_guess.source.hub is None else ():
+        for name in getattr(config.data, "sets", ()) if task_guess.hub is None else ():
             entry, task = find_dataset(name, config.data)
             for split in ("train", "dev"):
                 examples = read_examples(entry, split, root_of(name, config.data))

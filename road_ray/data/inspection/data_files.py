@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from road_ray.data.readers.conll import TAG, cells_of, conll_rows
 from road_ray.data.readers.squad import flat_rows
@@ -47,13 +47,15 @@ Layout = Literal["table", "conll", "text"]
 Rows = Sequence[tuple[str, Row]]
 
 
-@dataclass(frozen=True)
-class Source:
-    """Data set with its files, or names of splits of ``hub``, by ``train``, ``dev`` and ``test``;
-    of each the first is read.
+@dataclass
+class Guess:
+    """Data set with its files, or names of splits of ``hub``, by ``train``, ``dev`` and ``test``,
+    of each of which the first is read, and the guessed ``entry`` of ``data.sets`` for it, with the
+    reasons as lines of text.
 
     ``class_names`` has the names of classes that are numbers in the file, by column; the rows have
-    the names.
+    the names. ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text, whose number
+    of characters is known if it is in files.
     """
 
     name: str
@@ -62,16 +64,25 @@ class Source:
     hub: Hub | None = None
     rows: Mapping[str, Rows] = field(default_factory=dict)
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kind: str = ""
+    entry: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    max_length_tokens: int | None = None
+    num_characters: int | None = None
 
     @property
     def splits(self) -> dict[str, str]:
         """The file or split that is read."""
         return {split: group[0] for split, group in self.files.items()}
 
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows.get("train", ()))
 
-def find_source(place: str) -> Source:
+
+def found_at(place: str) -> Guess:
     """Return the data set in a file, a folder or on the hub (``hub:NAME`` or
-    ``hub:NAME:CONFIGURATION``), with its rows.
+    ``hub:NAME:CONFIGURATION``), with its rows; nothing is guessed yet.
 
     Raises ``ConfigError`` for a place without data, ``DataError`` for data that cannot be read.
     """
@@ -92,7 +103,7 @@ def find_source(place: str) -> Source:
     train = Path(files["train"][0])
     layout = layout_of(train)
     if layout == "text":
-        return Source(name, layout, files)
+        return Guess(name, layout, files)
     read: dict[str, Rows] = {}
     for split, (file, *_) in files.items():
         if layout == "conll":
@@ -101,7 +112,7 @@ def find_source(place: str) -> Source:
             asked = flat_rows(table_rows(Path(file)))
             rows = with_class_names(asked, class_names(Path(file)), ())
         read[split] = list(islice(rows, MOST_ROWS))
-    return Source(name, layout, files, None, read, class_names(train))
+    return Guess(name, layout, files, None, read, class_names(train))
 
 
 def layout_of(path: Path) -> Layout:
@@ -159,7 +170,7 @@ def _by_split(names: Iterable[str]) -> dict[str, list[str]]:
     return {split: group for split, group in by_split.items() if group}
 
 
-def _on_hub(place: str) -> Source:
+def _on_hub(place: str) -> Guess:
     path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
     hub = Hub(path, configuration or None)
     with asking_hub(f"hub:{place}"):
@@ -174,4 +185,4 @@ def _on_hub(place: str) -> Source:
     if "train" not in files:
         raise DataError(f"hub:{place}: no split `train`; found: {', '.join(files) or 'none'}")
     classes = names_of_features(loaded["train"].features)
-    return Source(Path(path).name, "table", files, hub, rows, classes)
+    return Guess(Path(path).name, "table", files, hub, rows, classes)

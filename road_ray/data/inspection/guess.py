@@ -11,12 +11,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NoReturn
 
 from road_ray.data.corpus.documents import Documents
-from road_ray.data.inspection.data_files import MOST_ROWS, Rows, Source, find_source
+from road_ray.data.inspection.data_files import MOST_ROWS, Guess, Rows, found_at
 from road_ray.data.load_split import label_counts, labels_in
 from road_ray.data.readers.conll import TAG, word_and_tag
 from road_ray.data.readers.custom_dataset import CustomDataset
@@ -50,26 +50,6 @@ _DECIMAL = re.compile(r"[-+]?\d+,\d+")
 _LEAST_MARKS = 3  # columns of 0 and 1 that are labels unless an option says so
 
 
-@dataclass
-class Guess:
-    """Guessed entry of ``data.sets`` for a data set, with the reasons as lines of text.
-
-    ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text, whose number of
-    characters is known if it is in files.
-    """
-
-    source: Source
-    kind: str
-    entry: dict[str, Any]
-    reasons: list[str] = field(default_factory=list)
-    max_length_tokens: int | None = None
-    num_characters: int | None = None
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.source.rows.get("train", ()))
-
-
 def guess(
     place: str,
     *,
@@ -84,16 +64,16 @@ def guess(
     Raises ``ConfigError`` for a question that an option answers, ``DataError`` for data that cannot
     be used. Rows that a reader refuses are found when the file that ``road init`` writes is read.
     """
-    source = find_source(place)
+    made = found_at(place)
     chosen = bool(text or label or kind)  # of one label for a text or a pair
-    if chosen and source.layout != "table":
+    if chosen and made.layout != "table":
         raise ConfigError(
-            f"{place}: the file has layout {source.layout}, it is no table with columns\n"
+            f"{place}: the file has layout {made.layout}, it is no table with columns\n"
             "  fix: leave --label, --text and --kind out, or name a CSV, TSV, JSONL or parquet file"
         )
-    if source.layout == "text":
-        return _corpus(source)
-    rows = source.rows["train"]
+    if made.layout == "text":
+        return _corpus(made)
+    rows = made.rows["train"]
     cells: dict[str, list[tuple[str, object]]] = {}
     for where, row in rows:
         for name, cell in row.items():
@@ -102,31 +82,36 @@ def guess(
     if not columns:
         raise DataError(f"{place}: no row with a column\n  fix: name a file with rows")
     if {"context", "question", "answers"} <= columns.keys() and not chosen:
-        reason = "task: answers in a context (span), by the columns context, question and answers"
-        made = Guess(source, "span", {"kind": "span"}, [reason], min(_SPAN_LENGTH, limit))
-    elif source.layout == "conll" or (_word_and_tag_columns(rows) and not chosen):
+        made.kind, made.max_length_tokens = "span", min(_SPAN_LENGTH, limit)
+        made.reasons.append(
+            "task: answers in a context (span), by the columns context, question and answers"
+        )
+    elif made.layout == "conll" or (_word_and_tag_columns(rows) and not chosen):
         found = _word_and_tag_columns(rows) or word_and_tag(Columns(()))
-        entry = {} if source.layout == "conll" else {"text": [found[0]], "label": found[1]}
-        reason = (
+        if made.layout != "conll":
+            made.entry = {"text": [found[0]], "label": found[1]}
+        made.kind = "tag"
+        made.reasons.append(
             f"task: a tag for each word, by lists or lines of words and tags ({', '.join(found)})"
         )
-        made = Guess(source, "tag", {"kind": "tag", **entry}, [reason])
     elif list(columns) == ["text"] and label is None:
-        return _corpus(source)
+        return _corpus(made)
     else:
-        made = _texts(source, columns, place, text, label, kind)
+        _texts(made, columns, place, text, label, kind)
         made.max_length_tokens = _length(made, limit)
+    if made.kind != "classify":
+        made.entry = {"kind": made.kind} | made.entry
     if made.kind != "span":
         _add_labels(made, place)
     _add_splits(made)
     return made
 
 
-def _corpus(source: Source) -> Guess:
-    made = Guess(source, "corpus", {}, ["task: pre-training, as there is text alone"])
-    if source.hub is None:
+def _corpus(made: Guess) -> Guess:
+    made.kind, made.reasons = "corpus", ["task: pre-training, as there is text alone"]
+    if made.hub is None:
         made.num_characters = 0
-        for document in Documents(source.splits["train"]):
+        for document in Documents(made.splits["train"]):
             made.num_characters += len(document)
             if made.num_characters >= MOST_CHARACTERS:
                 break
@@ -134,67 +119,64 @@ def _corpus(source: Source) -> Guess:
 
 
 def _texts(
-    source: Source,
+    made: Guess,
     columns: Mapping[str, _Column],
     place: str,
     chosen_text: Sequence[str],
     chosen_label: str | None,
     chosen_kind: str | None,
-) -> Guess:
-    """Return the guess for a label, a number, or any number of labels of a text or a pair."""
-    num_rows = len(source.rows["train"])
+) -> None:
+    """Guess a label, a number, or any number of labels of a text or a pair."""
     several = _label_sets(columns, chosen_label, chosen_kind, place)
     if several is not None:
         labels, entry, why_label = several
-        kind, task = "multi", "any number of labels"
+        made.kind, task = "multi", "any number of labels"
     else:
         label, why_label = _label_column(columns, chosen_label, chosen_text, place)
         labels, entry = (label.name,), {"label": label.name}
         is_number = label.form == "fractions" or len(label.numbers) > _MOST_NUMBERED_CLASSES
-        kind = chosen_kind or ("regress" if is_number else "classify")
+        made.kind = chosen_kind or ("regress" if is_number else "classify")
         numbers = "; for a number: --kind regress" if label.numbers else ""
-        task = "a number" if kind == "regress" else f"one of several classes{numbers}"
+        task = "a number" if made.kind == "regress" else f"one of several classes{numbers}"
     others = {name: column for name, column in columns.items() if name not in labels}
     texts, why_texts = _text_columns(others, chosen_text, place)
     for text in texts:
         if missing := columns[text].missing:
             raise DataError(
-                f"{place}: {len(missing):,} of {num_rows:,} rows have nothing in column {text!r}, "
-                f"the first at {missing[0]}\n"
+                f"{place}: {len(missing):,} of {made.num_rows:,} rows have nothing in column "
+                f"{text!r}, the first at {missing[0]}\n"
                 "  fix: fill or remove these rows, or name another column"
             )
     unique = (n for n, c in others.items() if not c.missing and {*c.values.values()} == {1})
     id_name = next((n for n in unique if others[n].is_id() and n not in texts), None)
     left_out = [name for name in others if name not in (*texts, id_name)]
-    reasons = [
-        f"task: {task} for {'a pair of texts' if len(texts) == 2 else 'a text'} ({kind})",
+    made.reasons = [
+        f"task: {task} for {'a pair of texts' if len(texts) == 2 else 'a text'} ({made.kind})",
         f"text: {' and '.join(texts)} ({why_texts})",
         f"label: {', '.join(labels[:12])} ({why_label})",
         *([f"not read: {', '.join(left_out)}"] if left_out else []),
     ]
     if any(name.startswith(("probability_", "logprob_", "logit_")) for name in left_out):
-        reasons.append("answers of a teacher, which distillation.teachers=FILE reads")
+        made.reasons.append("answers of a teacher, which distillation.teachers=FILE reads")
     if several is None and (missing := columns[label.name].missing):
-        reasons.append(
-            f"no label: {len(missing):,} of {num_rows:,} rows, the first at {missing[0]}; a "
+        made.reasons.append(
+            f"no label: {len(missing):,} of {made.num_rows:,} rows, the first at {missing[0]}; a "
             "training leaves them out, a distillation may read their texts (data.unlabelled)"
         )
-    start = {"kind": kind} if kind != "classify" else {}
-    entry |= {"id": id_name} if id_name else {}
-    return Guess(source, kind, {**start, "text": texts, **entry}, reasons)
+    made.entry = {"text": texts, **entry, **({"id": id_name} if id_name else {})}
 
 
 def _add_labels(made: Guess, place: str) -> None:
     """Add the labels, or the range of the numbers, of the splits train and dev, as a training reads
     them.
     """
-    source, entry = made.source, made.entry
-    dataset = CustomDataset(**entry, train=place).dataset(source.name)
+    entry = made.entry
+    dataset = CustomDataset(**entry, train=place).dataset(made.name)
     label, counts = str(entry.get("label")), Counter[str]()
-    signs = {"-": "-"} if any(row.get(label) == "+" for _, row in source.rows["train"]) else {}
+    signs = {"-": "-"} if any(row.get(label) == "+" for _, row in made.rows["train"]) else {}
     dataset = replace(dataset, negative_labels=True, label_map=signs)
     needed = made.kind == "tag"  # of others, rows without a label are told by the training
-    for rows in (source.rows[name] for name in ("train", "dev") if name in source.rows):
+    for rows in (made.rows[name] for name in ("train", "dev") if name in made.rows):
         counts += label_counts(table_examples(place, rows, dataset, needed), made.kind)
     seen = _shown_values(counts)
     if made.kind == "regress":
@@ -214,9 +196,9 @@ def _add_labels(made: Guess, place: str) -> None:
     if made.kind == "tag":
         entry["labels"] = labels_in(counts, "tag")
     elif not isinstance(entry["label"], list):
-        named = source.class_names.get(entry["label"])
+        named = made.class_names.get(entry["label"])
         entry["labels"] = labels_in(counts, made.kind) if named is None else [*named]
-        if named is not None and source.hub is None:  # else the rows have the names
+        if named is not None and made.hub is None:  # else the rows have the names
             entry["label_map"] = {str(number): name for number, name in enumerate(named)}
         if not 2 <= len(entry["labels"]) <= min(_MOST_CLASSES, max(2, counts.total() // 2)):
             raise ConfigError(
@@ -229,7 +211,7 @@ def _length(made: Guess, limit: int) -> int | None:
     """Return the length that holds 95% of the rows, at most ``limit``, which the model takes; None
     for the default of 128 tokens.
     """
-    rows, texts = made.source.rows["train"], made.entry["text"]
+    rows, texts = made.rows["train"], made.entry["text"]
     words = sorted(sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows)
     long = words[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
     length = min(next((n for n in _LENGTHS if n >= long), limit), limit)
@@ -247,11 +229,11 @@ def _length(made: Guess, limit: int) -> int | None:
 
 def _add_splits(made: Guess) -> None:
     """Add files and dev split to the entry."""
-    source, splits = made.source, made.source.splits
-    if source.hub is not None:
-        made.entry["hub"] = source.hub.path
-        if source.hub.configuration:
-            made.entry["configuration"] = source.hub.configuration
+    splits = made.splits
+    if made.hub is not None:
+        made.entry["hub"] = made.hub.path
+        if made.hub.configuration:
+            made.entry["configuration"] = made.hub.configuration
     made.entry.update(splits)
     if "dev" in splits:
         made.reasons.append(f"split: {splits['train']} to train on, {splits['dev']} to evaluate on")
@@ -261,14 +243,14 @@ def _add_splits(made: Guess) -> None:
             f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on (dev_fraction), "
             "unless `dev` names a file of your own"
         )
-    if unread := [other for group in source.files.values() for other in group[1:]]:
+    if unread := [other for group in made.files.values() for other in group[1:]]:
         made.reasons.append(
             f"not read: {', '.join(unread)}, as there is one train, dev and test; name "
             "another in the file that is written"
         )
     if made.num_rows >= MOST_ROWS:
         reason = f"only the first {MOST_ROWS:,} rows were inspected"
-        if source.hub is not None:
+        if made.hub is not None:
             made.entry["first_rows"] = MOST_ROWS
             reason += " and are streamed (first_rows); without that key all of it is downloaded"
         made.reasons.append(reason)

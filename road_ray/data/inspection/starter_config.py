@@ -9,7 +9,8 @@ from typing import Any
 from road_ray.config import Config
 from road_ray.config.schema import at, meaning_of
 from road_ray.config.yaml_files import comment, plain_yaml
-from road_ray.data.inspection.guess import DEFAULT_LIMIT, Guess
+from road_ray.data.inspection.data_files import Guess
+from road_ray.data.inspection.guess import DEFAULT_LIMIT
 from road_ray.system.files import read_json
 
 _EPOCHS = 3  # of a text for pre-training
@@ -29,7 +30,7 @@ def set_name(guess: Guess) -> str:
     """Return the name of the data set, from the name of its file."""
     from road_ray.data.catalog import DATASETS, TASKS
 
-    name = re.sub(r"[^\w.-]+", "_", guess.source.name).strip("._-")[:77] or "mine"
+    name = re.sub(r"[^\w.-]+", "_", guess.name).strip("._-")[:77] or "mine"
     return f"my_{name}" if name in DATASETS or name in TASKS else name
 
 
@@ -68,8 +69,8 @@ def starter_yaml(
 def _finetune(guess: Guess, output: Path, init: str) -> dict[str, Any]:
     """Return the keys of a fine-tuning."""
     name, entry = set_name(guess), dict(guess.entry)
-    if guess.source.hub is None:
-        entry |= {key: _path(place, output) for key, place in guess.source.splits.items()}
+    if guess.hub is None:
+        entry |= {key: _path(place, output) for key, place in guess.splits.items()}
     # Few rows are read more often, as ELECTRA reads RTE and STS-B.
     epochs = 10 if guess.num_rows < _FEW_ROWS else 2 if guess.kind == "span" else 3
     length = guess.max_length_tokens
@@ -140,9 +141,9 @@ def _pretrain(guess: Guess, output: Path, init: str) -> dict[str, Any]:
         }
     else:
         start = {"preset": "tiny_electra", "optimizer": {"warmup_steps": min(200, steps // 10)}}
-    hub = guess.source.hub
+    hub = guess.hub
     if hub is None:
-        place = _path(guess.source.splits["train"], output)
+        place = _path(guess.splits["train"], output)
     else:
         place = ":".join(filter(None, ("hub", hub.path, hub.configuration)))
     data = {"corpus": place, "batch_size": batch_size, **({} if init else {"vocab_size": 8192})}

@@ -11,8 +11,8 @@ from road_ray.config import load
 from road_ray.data.config import SourceConfig
 from road_ray.data.inspection import data_files
 from road_ray.data.inspection import guess as guesses
-from road_ray.data.inspection.data_files import Source
-from road_ray.data.inspection.guess import Guess, guess
+from road_ray.data.inspection.data_files import Guess
+from road_ray.data.inspection.guess import guess
 from road_ray.data.inspection.split_preview import format_examples, format_rows
 from road_ray.data.inspection.starter_config import starter_yaml
 from road_ray.data.readers.custom_dataset import CustomDataset
@@ -143,7 +143,7 @@ def test_the_files_beside_a_training_file_are_its_other_splits(tmp_path):
     entry = {"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"}
     files = {"train": place, "dev": dev, "test": test}
     assert guess(place).entry == entry | {"low": 0.0, "high": 5.0} | files
-    assert guess(place).source.name == "sts"
+    assert guess(place).name == "sts"
 
 
 def test_labels_of_the_dev_split_are_among_them(tmp_path):
@@ -186,7 +186,7 @@ def test_tags_that_are_numbers_have_the_names_of_the_features_beside_the_file(tm
 
 def test_text_is_for_pretraining(tmp_path):
     place = folder(tmp_path / "stories", a__txt="one\n\ntwo\n", b__txt="three\n")
-    assert (guess(place).kind, guess(place).source.splits["train"]) == ("corpus", place)
+    assert (guess(place).kind, guess(place).splits["train"]) == ("corpus", place)
     assert guess(str(tmp_path / "stories" / "a.txt")).kind == "corpus"
     assert guess(table(tmp_path / "t.jsonl", text=texts(9))).kind == "corpus"
     with pytest.raises(ConfigError, match="layout text, it is no table"):
@@ -258,9 +258,7 @@ def test_large_splits_of_the_hub_are_streamed_and_text_alone_is_a_corpus(tmp_pat
     made = guess(place)
     assert made.entry["first_rows"] == 20
     assert "first 20 rows were inspected and are streamed (first_rows)" in made.reasons[-1]
-    corpus = Guess(
-        Source("wiki", "table", {"train": ["train"]}, Hub("acme/wiki", "raw")), "corpus", {}
-    )
+    corpus = Guess("wiki", "table", {"train": ["train"]}, Hub("acme/wiki", "raw"), kind="corpus")
     text = starter_yaml(corpus, tmp_path / "b.yaml", "", PretrainConfig, "s", "hub:acme/wiki:raw")
     assert "  corpus: hub:acme/wiki:raw" in text
     datasets.Dataset.from_dict({"text": TEXTS}).to_parquet(tmp_path / "t" / "train.parquet")
