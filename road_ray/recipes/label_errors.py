@@ -44,8 +44,8 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
             "  fix: road teachers num_folds=5, so that each row has teachers that have not seen it"
         )
     config = load_recorded(TeachersConfig, teachers.parent / RECORD)
-    tokenizer, data = load_tokenizer(directories[0]), config.data
-    splits = _folds(data.model_copy(update={"cache": "off"}), tokenizer, num_folds)
+    tokenizer = load_tokenizer(directories[0])
+    splits = _folds(config.data, tokenizer, num_folds)
     answers, gold, examples = [], [], list[Example]()
     for fold, split in enumerate(splits):
         members = directories[fold * per_fold : (fold + 1) * per_fold]
