@@ -6,9 +6,8 @@ there by later commands.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,11 +24,9 @@ from road_ray.data.task_and_dataset import (
     Classify,
     Columns,
     Dataset,
-    MultiLabel,
     Span,
     Task,
     label_text,
-    listed_labels,
 )
 from road_ray.errors import ConfigError, DataError
 
@@ -91,24 +88,20 @@ def corrected(
 ) -> list[Example]:
     """Return the examples without those that the table drops, and with its labels.
 
-    A row of the table is of all examples with its texts and its ``label``, which is a list where a
-    row has several; without a ``correction`` it changes nothing. Raises ``DataError`` for a row of
-    no example, ``ConfigError`` for a task without classes.
+    A row of the table is of all examples with its texts and its ``label``; without a ``correction``
+    it changes nothing. Raises ``DataError`` for a row of no example, ``ConfigError`` for a task
+    without classes.
     """
-    if not isinstance(task.kind, Classify | MultiLabel):
+    if not isinstance(task.kind, Classify):
         raise ConfigError(
             f"data.corrections = {path}: {dataset.name} has no classes\n"
-            "  allowed: data sets with one or several labels a text or pair"
+            "  allowed: data sets with one label a text or pair"
         )
-    several = isinstance(task.kind, MultiLabel)
     corrections = _read(path, len(dataset.columns.text))
     kept, unused = list[Example](), set(corrections)
     for example in examples:
         assert isinstance(example, TextExample)
-        label = str(example.label)
-        if several and example.label is not None:
-            label = label_set_text(task.kind.labels, listed_labels(label, example.where))
-        same = (example.texts, label)
+        same = (example.texts, str(example.label))
         where, correction = corrections.get(same, (example.where, example.label))
         unused.discard(same)
         if correction != DROP or same not in corrections:
@@ -122,11 +115,6 @@ def corrected(
             "data.label_noise; only its column correction may be edited"
         )
     return kept
-
-
-def label_set_text(labels: Sequence[str], chosen: Collection[str]) -> str:
-    """Return those of a task's labels that are chosen as a table of corrections has them."""
-    return json.dumps([label for label in labels if label in chosen], ensure_ascii=False)
 
 
 def _read(path: Path, num_texts: int) -> dict[tuple[Any, str], tuple[str, str]]:

@@ -4,7 +4,6 @@ it: confident learning.
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +12,13 @@ from numpy.typing import NDArray
 
 from road_ray.data.examples import UNKNOWN, Example, TextExample
 from road_ray.data.load_split import Split, load_split
-from road_ray.data.task_and_dataset import Classify, Kind, MultiLabel
+from road_ray.data.task_and_dataset import Classify
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
-from road_ray.data.training_rows import DROP, FIELDS, fold_of, label_set_text
+from road_ray.data.training_rows import DROP, FIELDS, fold_of
 from road_ray.distillation.teacher import Teacher
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import batched_logits
-from road_ray.evaluation.metrics import UNTUNED, probabilities
+from road_ray.evaluation.metrics import probabilities
 from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.recipes.train.config import FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.train.teaching_config import read_teacher_list
@@ -53,26 +52,20 @@ def label_errors(teachers: Path, *, relabel: bool = False) -> list[dict[str, Any
         gold.append(split.features.example_labels.astype(np.int64))
         examples += split.examples
     labels, shares = np.concatenate(gold), np.concatenate(answers)
-    known = np.flatnonzero((labels != UNKNOWN).reshape(len(labels), -1).all(-1))
-    labels, shares = labels[known], shares[known]
-    if isinstance(kind := splits[0].task.kind, MultiLabel):
-        errors = find_label_set_errors(shares, labels)
-        predictions: NDArray[Any] = shares > UNTUNED
-    else:
-        errors = find_label_errors(shares, labels)
-        predictions = errors.suggested
-    named = partial(_named, kind)
-    predicted = {*map(named, predictions)}
-    if len(predicted) < 2:
+    known = np.flatnonzero(labels != UNKNOWN)
+    labels, kind = labels[known], splits[0].task.kind
+    errors = find_label_errors(shares[known], labels)
+    assert isinstance(kind, Classify)
+    if len(predicted := {*errors.suggested.tolist()}) < 2:
         _log.warning(
             "%s: the teachers predict %s for every row, so they cannot judge labels: train longer",
-            *(teachers, *predicted),
+            *(teachers, *(kind.labels[number] for number in predicted)),
         )
     order, told = np.lexsort((errors.margin, ~errors.suspected)), set[tuple[Any, str]]()
     for number in order.tolist():
         example = examples[known[number]]
         assert isinstance(example, TextExample)
-        label, suggested = named(labels[number]), named(errors.suggested[number])
+        label, suggested = kind.labels[labels[number]], kind.labels[errors.suggested[number]]
         name = example.id.removesuffix(" turned")  # a pair that is trained on in both orders
         texts = example.texts if name == example.id else example.texts[::-1]
         if (same := (texts, label)) in told:
@@ -89,26 +82,15 @@ def _folds(data: FinetuneDataConfig, tokenizer: Any, num_folds: int) -> list[Spl
     """Return the training rows of each fold."""
     kept = [lambda example, n=n: fold_of(example, num_folds) == n for n in range(num_folds)]
     splits = [load_split(data.dataset, "train", data, tokenizer, keep=keep) for keep in kept]
-    if not isinstance(splits[0].task.kind, Classify | MultiLabel):
+    if not isinstance(splits[0].task.kind, Classify):
         raise ConfigError(
-            f"{data.dataset}: has no classes\n"
-            "  allowed: data sets with one or several labels a text or pair"
+            f"{data.dataset}: has no classes\n  allowed: data sets with one label a text or pair"
         )
     return splits
 
 
-def _named(kind: Kind, answer: Any) -> str:
-    """Return a label, or the several of a row, as a table of corrections has them."""
-    assert isinstance(kind, Classify | MultiLabel)
-    if isinstance(kind, Classify):
-        return str(kind.labels[answer])
-    return label_set_text(kind.labels, [kind.labels[n] for n in np.flatnonzero(answer)])
-
-
 def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDArray[np.float64]:
-    """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``, which sum
-    to 1 unless a row may have several labels.
-    """
+    """Return the mean probabilities of the teachers for the rows of a split ``[N, C]``."""
     rows, kind = split.features, split.task.kind
 
     def shares(directory: str) -> Any:
@@ -116,7 +98,7 @@ def _probabilities(directories: Sequence[str], split: Split, pad_id: int) -> NDA
         # Those of windows are joined before they are probabilities, as in an evaluation.
         joined = batched_logits(teacher, rows, kind, pad_id)
         logits = np.reshape(joined, (-1, kind.width))
-        return probabilities(logits, several=isinstance(kind, MultiLabel))
+        return probabilities(logits, several=False)
 
     mean: NDArray[np.float64] = np.mean([*map(shares, directories)], 0)
     return mean
@@ -130,7 +112,7 @@ class LabelErrors(NamedTuple):
     margin: NDArray[np.float64]
     """Probability of the label less that of the most probable other one."""
     suggested: NDArray[np.int64]
-    """The most probable label; of several labels a row 0 or 1 for each, ``[N, C]``."""
+    """The most probable label."""
     suspected: NDArray[np.bool_]
     """True where the models are confident of another label."""
 
@@ -153,25 +135,3 @@ def find_label_errors(probabilities: NDArray[np.float64], labels: NDArray[np.int
     confident = np.where(probabilities >= thresholds, probabilities, -np.inf)
     suspected = np.isfinite(confident.max(1)) & (confident.argmax(1) != labels)
     return LabelErrors(own, own - others.max(1), probabilities.argmax(1), suspected)
-
-
-def find_label_set_errors(
-    probabilities: NDArray[np.float64], labels: NDArray[np.int64]
-) -> LabelErrors:
-    """Compare out-of-sample ``probabilities`` of several labels a row with ``labels``, 0 or 1,
-    ``[N, C]`` both.
-
-    Whether a label is there is a class of its own for each label. A row has the values of its most
-    doubtful label, and is suspected if one is; ``suggested`` has the suspected ones turned.
-    """
-    found = [
-        find_label_errors(np.stack([1 - shares, shares], -1), there)
-        for shares, there in zip(probabilities.T, labels.T, strict=True)
-    ]
-    turned: NDArray[np.bool_] = np.stack([one.suspected for one in found], -1)
-    return LabelErrors(
-        np.min([one.self_confidence for one in found], 0),
-        np.min([one.margin for one in found], 0),
-        np.where(turned, 1 - labels, labels),
-        np.array(turned.any(-1)),
-    )

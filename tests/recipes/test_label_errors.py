@@ -2,7 +2,6 @@
 
 import csv
 import json
-import random
 import shutil
 
 import numpy as np
@@ -17,7 +16,7 @@ from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.data.training_rows import corrected, fold_of
 from road_ray.errors import ConfigError, DataError
-from road_ray.recipes.label_errors import find_label_errors, find_label_set_errors, label_errors
+from road_ray.recipes.label_errors import find_label_errors, label_errors
 from road_ray.recipes.train.config import FinetuneConfig
 from tests.row_files import write_rows
 from tests.runs import plain_logits
@@ -109,46 +108,6 @@ def test_a_pair_with_an_empty_text_is_corrected_in_its_order(tmp_path):
     assert corrected([pair], tmp_path / "empty.jsonl", dataset("snli"), task("snli")) == [pair]
 
 
-def test_several_labels_of_a_row_have_suspects_too(sentiment, tmp_path, monkeypatch):
-    drawn = random.Random(1)
-    sets = [[x for x in ("joy", "fear") if drawn.random() < 0.5] for _ in range(24)]
-    lines = [{"text": f"film {n}", "mood": there} for n, there in enumerate(sets)]
-    train = tmp_path / "train.jsonl"
-    train.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    entry = {"kind": "multi", "text": "text", "label": "mood", "labels": ["joy", "Angst"]}
-    entry |= {"label_map": {"fear": "Angst"}, "train": str(train), "dev": str(train)}
-    own = sentiment | {"data.sets": {"own": entry}, "data.dataset": "own", "training.steps": 2}
-    folds = rr.teachers(overrides=own, run_dir=tmp_path / "t", num_teachers=1, num_folds=2)
-
-    feared = "fear" in sets[3]
-
-    def judged(directories, split, pad_id):
-        gold = split.features.gold["labels"]
-        shares = np.where(gold == 1, 0.9, 0.1)
-        shares[[e.texts[0] == "film 3" for e in split.examples], 1] = 0.95 - 0.9 * feared
-        return shares
-
-    monkeypatch.setattr("road_ray.recipes.label_errors._probabilities", judged)
-    rows = label_errors(folds.directory / "teachers.json", relabel=True)
-    named = {"fear": "Angst", "joy": "joy"}
-    gold = {f"film {n}": sorted(named[x] for x in there) for n, there in enumerate(sets)}
-    assert {row["text"]: sorted(json.loads(row["label"])) for row in rows} == gold
-    turned = sorted({*gold["film 3"]} ^ {"Angst"})
-    assert [row["text"] for row in rows if row["correction"]] == ["film 3"]
-    assert sorted(json.loads(rows[0]["correction"])) == turned
-    rows[1] |= {"correction": "drop"}
-    corrections = {"data.corrections": write_rows(tmp_path / "errors.csv", rows)}
-    split = train_split(own, **corrections)
-    texts = [example.texts[0] for example in split.examples]
-    marks = dict(zip(texts, split.features.gold["labels"], strict=True))
-    assert rows[1]["text"] not in marks
-    assert len(marks) == 23
-    assert marks["film 3"].tolist() == [int(label in turned) for label in entry["labels"]]
-    write_rows(tmp_path / "errors.csv", [rows[0] | {"correction": '["joi"]'}])
-    with pytest.raises(DataError, match=r"errors.csv:2 label='joi', allowed: joy, Angst"):
-        train_split(own, **corrections)
-
-
 def test_the_command_writes_what_a_run_takes_and_the_run_knows_its_table(
     folded, sentiment, road, tmp_path
 ):
@@ -174,14 +133,3 @@ def test_suspected_rows_are_those_off_the_diagonal_of_the_confident_joint():
     assert found.suggested[1] == 1
     assert found.self_confidence.tolist() == [0.9, 0.2, 0.7, 0.6, 0.5]
     assert found.margin == pytest.approx([0.8, -0.6, 0.4, 0.2, 0.0])
-
-
-def test_each_of_several_labels_is_judged_for_itself():
-    shares = np.array([[0.9, 0.2], [0.8, 0.1], [0.1, 0.9], [0.95, 0.15]])
-    labels = np.array([[1, 0], [1, 0], [0, 1], [0, 0]])
-    found = find_label_set_errors(shares, labels)
-    # Label 0 is there with 0.85 at least and not there with (0.9 + 0.05) / 2; label 1 is as it is.
-    assert found.suspected.tolist() == [False, False, False, True]
-    assert found.suggested.tolist() == [[1, 0], [1, 0], [0, 1], [1, 0]]
-    assert found.self_confidence == pytest.approx([0.8, 0.8, 0.9, 0.05])
-    assert found.margin == pytest.approx([0.6, 0.6, 0.8, -0.9])
