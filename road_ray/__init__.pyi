@@ -67,14 +67,6 @@ class _Tracking(TypedDict, total=False):
     """Tracker of your own, `package.module:name`: a function of run directory, name and
     configuration (secrets masked) that returns a `Tracker`. None: no such tracker."""
 
-class _First(TypedDict, total=False):
-    fraction: float
-    """Length of the phase as a fraction of `training.steps`. The fractions of all phases must
-    sum to less than 1. BERT trains 0.9 of its steps on rows of 128 tokens."""
-    batch_size: int | None
-    """Global batch size of the phase, in rows. None: `data.batch_size`. Short rows leave memory
-    for a larger one."""
-
 class _Data(TypedDict, total=False):
     root: str | Path | None
     """Directory below which `data.corpus` and `data.tokenizer` are looked up, or `miniature`
@@ -99,10 +91,6 @@ class _Data(TypedDict, total=False):
     batch_size: int
     """Global batch size of one pass, in rows, over all workers. 128 in ELECTRA-Small, 256 in
     Base, 2,048 in Large."""
-    shorter_first: Mapping[str, _First]
-    """Earlier phases on shorter rows, by row length in tokens; the shortest comes first. `{128:
-    {fraction: 0.9}}` with `data.max_length_tokens` = 512 is BERT's schedule. Empty: all steps
-    on rows of `data.max_length_tokens`, as ELECTRA trains."""
     shards: str | Path | None
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
     tokenizer and row length; runs share them. Put it on a disk that all machines see, or give

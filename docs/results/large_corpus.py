@@ -103,7 +103,6 @@ def read_epoch(keys: dict[str, str]) -> None:
     from road_ray.data.batching import BatchStream
     from road_ray.data.config import CorpusConfig
     from road_ray.data.corpus.prepare_corpus import prepare_corpus
-    from road_ray.data.mixing import phases_of
 
     names = ("corpus", "shards", "tokenizer", "shard_cache")
     data = CorpusConfig(
@@ -113,8 +112,7 @@ def read_epoch(keys: dict[str, str]) -> None:
         batch_size=16,
     )
     corpus, _ = prepare_corpus(data)
-    (phase,) = phases_of(data, STEPS, seed=0)
-    stream = BatchStream(corpus, phase.batch_size, phase.seed, pad_id=0)
+    stream = BatchStream(corpus, data.batch_size, seed=0, pad_id=0)
     rows = sum(len(stream[number]["rows"]) for number in range(stream.batches_per_epoch))
     assert rows == len(corpus)
 

@@ -2,13 +2,13 @@
 
 ``SourceConfig`` is the base of the section ``data`` of verbs that read data sets;
 ``data/load_split.py`` consumes it. ``CorpusConfig`` is ``data`` of ``road pretrain``;
-``data/corpus/prepare_corpus.py`` and ``data/mixing.py`` consume it.
+``data/corpus/prepare_corpus.py`` consumes it.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from road_ray.config import Config
 from road_ray.config.base import ByContent, Free, beside_file
@@ -78,24 +78,6 @@ class SourceConfig(Config):
     None: all, as published results require."""
 
 
-def _length(written: object) -> int:
-    """Parse the row length of a phase, which is text where it is a key of YAML."""
-    if not str(written).isdecimal() or int(str(written)) < 8:
-        raise ValueError(f"{written} is no length of rows\n    allowed: a whole number, at least 8")
-    return int(str(written))
-
-
-class ShortRowsConfig(Config):
-    """One phase of pre-training on rows that are shorter than ``data.max_length_tokens``."""
-
-    fraction: float = Field(gt=0, lt=1)
-    """Length of the phase as a fraction of ``training.steps``. The fractions of all phases must sum
-    to less than 1. BERT trains 0.9 of its steps on rows of 128 tokens."""
-    batch_size: int | None = Field(None, ge=1)
-    """Global batch size of the phase, in rows. None: ``data.batch_size``. Short rows leave memory
-    for a larger one."""
-
-
 def _place(written: object) -> object:
     """Return a path or address as text, with ``~`` expanded."""
     if isinstance(written, Path):
@@ -134,10 +116,6 @@ class CorpusConfig(Config):
     batch_size: int = Field(128, ge=1)
     """Global batch size of one pass, in rows, over all workers. 128 in ELECTRA-Small, 256 in Base,
     2,048 in Large."""
-    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShortRowsConfig] = Field({})
-    """Earlier phases on shorter rows, by row length in tokens; the shortest comes first. ``{128:
-    {fraction: 0.9}}`` with ``data.max_length_tokens`` = 512 is BERT's schedule. Empty: all steps on
-    rows of ``data.max_length_tokens``, as ELECTRA trains."""
     shards: Annotated[str | None, BeforeValidator(_place), ByContent()] = None
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
     tokenizer and row length; runs share them. Put it on a disk that all machines see, or give an
@@ -159,22 +137,6 @@ class CorpusConfig(Config):
     """Data sets below ``data.root`` on which copies of the encoder are fine-tuned, for 300 updates
     with the optimizer of ELECTRA-Small, at the end and every ``training.evaluate_every_steps``
     steps. Empty: none."""
-
-    @model_validator(mode="after")
-    def _longest_at_last(self) -> Self:
-        for length in self.shorter_first:
-            if length >= self.max_length_tokens:
-                raise ValueError(
-                    f"shorter_first.{length} is not shorter than max_length_tokens = "
-                    f"{self.max_length_tokens}, the length of the last phase"
-                )
-        total = sum(phase.fraction for phase in self.shorter_first.values())
-        if total >= 1:
-            raise ValueError(
-                f"shorter_first: its fractions make {total:g}, which leaves nothing for rows of "
-                f"max_length_tokens = {self.max_length_tokens}\n    allowed: less than 1 together"
-            )
-        return self
 
 
 Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power", "annealed"]

@@ -155,11 +155,11 @@ def available_resources() -> Mapping[str, float]:
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
-def check_batch(batch_size: int, workers: int, key: str = "data.batch_size") -> None:
-    """Raise ``ConfigError`` for ``key`` if the batch has fewer rows than there are workers."""
+def check_batch(batch_size: int, workers: int) -> None:
+    """Raise ``ConfigError`` if the batch has fewer rows than there are workers."""
     if batch_size < workers:
         raise ConfigError(
-            f"{key} = {batch_size} is less than --workers {workers}\n"
+            f"data.batch_size = {batch_size} is less than --workers {workers}\n"
             "  fix: fewer workers, or a larger batch\n  kept: nothing was started"
         )
 

@@ -15,7 +15,7 @@ from road_ray.distributed.connection import connected
 from road_ray.models.precision import default_device
 from road_ray.recipes.config import IN_THIS_PROCESS, TrackingConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
+from road_ray.recipes.pretraining.pretrain import corpus_settings
 from road_ray.recipes.train.config import (
     DistillConfig,
     FinetuningsConfig,
@@ -41,9 +41,6 @@ def plan(verb: str, config: Config, recipe: Callable[..., object]) -> dict[str, 
     settings: Any = config  # of a verb that trains
     workers, gpus = settings.workers, settings.gpus_per_worker
     room.check_batch(settings.data.batch_size, workers)
-    for length, phase in getattr(settings.data, "shorter_first", {}).items():
-        key = f"data.shorter_first.{length}.batch_size"
-        room.check_batch(phase.batch_size or settings.data.batch_size, workers, key)
     distillation: Any = getattr(config, "distillation", None)
     hosted = distillation is not None and distillation.host == "actors"
     teachers = settings.total_teachers if hosted else 0
@@ -107,17 +104,16 @@ def sampled_corpus(config: PretrainConfig, place: Path) -> tuple[dict[str, Any],
     building it takes minutes or hours, and the rows of a step of the full text. Both are empty if
     the shards exist, or if the sample holds all documents.
     """
-    settings, parts = corpus_settings(config), phases(config)
-    if all(is_prepared(phase.corpus(settings)) for phase in parts):
+    settings = corpus_settings(config)
+    if is_prepared(settings):
         return {}, None
-    largest = max(phase.batch_size * phase.max_length_tokens for phase in parts)
-    num_bytes = _SAMPLED_BATCHES * largest * _BYTES_PER_TOKEN
+    tokens = settings.batch_size * settings.max_length_tokens
+    num_bytes = _SAMPLED_BATCHES * tokens * _BYTES_PER_TOKEN
     sampled, is_complete = sample_of(
         settings, place, min(max(num_bytes, _LEAST_BYTES), _MOST_BYTES)
     )
     changes = {f"data.{key}": getattr(sampled, key) for key in ("corpus", "shards", "tokenizer")}
-    rows = sum(phase.steps * phase.batch_size for phase in parts) / parts[-1].end
-    return changes, None if is_complete else rows * config.training.passes
+    return changes, None if is_complete else settings.batch_size * config.training.passes
 
 
 def measured_steps(config: Config, recipe: Callable[..., object]) -> Measured:

@@ -260,13 +260,6 @@ def test_two_stages_of_pretraining(run, place):
     assert (place / "runs/electra/hf/generator").is_dir()
 
 
-def test_short_rows_first(run, place):
-    rows = {"data.tokenizer": "google/electra-small-discriminator"} | {"data.batch_size": 2}
-    longer = {"data.max_length_tokens": 512, "encoder.max_length_tokens": 512}
-    run("docs/guides/pretraining.md", "phases", pretrain=rows | longer | {"training.steps": 10})
-    assert len(read_rows(place / "runs/bert_base/metrics.jsonl")) == 10
-
-
 def test_text_larger_than_a_disk(run, place, cluster, monkeypatch):
     import ray
 

@@ -60,14 +60,11 @@ def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
     assert 2 * memory["parameters"] <= memory["optimizer"] < 2.1 * memory["parameters"]
 
 
-def test_a_plan_of_phases_counts_the_rows_of_each_and_wants_one_for_each_worker(pretraining):
-    chosen = pretraining | {"data.shorter_first.16.fraction": 0.5}
-    chosen |= {"data.shorter_first.16.batch_size": 24}
-    estimate = planned("pretrain", chosen)
-    assert (estimate["steps"], estimate["rows"]) == (6, 3 * 24 + 3 * 8)
-    few = {"workers": 8, "data.shorter_first.16.batch_size": 4}
-    with pytest.raises(ConfigError, match=r"shorter_first\.16\.batch_size = 4 is less than"):
-        planned("pretrain", chosen | few)
+def test_a_plan_of_a_pretraining_wants_a_row_for_each_worker(pretraining):
+    estimate = planned("pretrain", pretraining)
+    assert (estimate["steps"], estimate["batch_size"]) == (6, 8)
+    with pytest.raises(ConfigError, match=r"data\.batch_size = 4 is less than"):
+        planned("pretrain", pretraining | {"workers": 8, "data.batch_size": 4})
 
 
 @pytest.mark.parametrize("verb", ["distill", "multitask"])

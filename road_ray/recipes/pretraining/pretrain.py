@@ -15,7 +15,7 @@ from road_ray.data.batching import Batch, BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.mixing import Phase, ScheduledSteps, phases_of
+from road_ray.data.mixing import accumulated
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError, InterruptedRunError
@@ -51,7 +51,8 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     if done := load_finished_run(config):
         return done
     # What can be known before a corpus is built, which takes minutes or hours.
-    phases(config)
+    if config.training.steps is None:
+        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
     require_probe(config)
     check_stopping_metric(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
@@ -67,21 +68,10 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
         )
     keep = config.training.kept_at_end(default=1)
     with open_run_directory(config, keep_checkpoints=keep) as directory:
-        for phase in phases(config):  # once, before there are several workers
-            encoding = encoding_at(config.address)
-            prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
+        # Once, before there are several workers.
+        prepare_corpus(corpus_settings(config), encoding=encoding_at(config.address))
         metrics = launch(main, config, context=context)
     return Run(directory, metrics)
-
-
-def phases(config: PretrainConfig) -> tuple[Phase, ...]:
-    """Return the phases of a training: one, unless it has shorter rows first.
-
-    Raises ``ConfigError`` if ``training.steps`` is missing or a phase has no steps.
-    """
-    if config.training.steps is None:
-        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
-    return phases_of(config.data, config.training.steps, seed=config.seed)
 
 
 def corpus_settings(config: PretrainConfig) -> CorpusConfig:
@@ -93,59 +83,49 @@ def corpus_settings(config: PretrainConfig) -> CorpusConfig:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Objective, corpora and steps: the same for a training and for its preview."""
+    """Objective, corpus and batches: the same for a training and for its preview."""
 
-    corpora: tuple[Corpus, ...]  # one for each phase
+    corpus: Corpus
     tokenizer: Any
     objective: Objective
-    steps: ScheduledSteps
+    stream: BatchStream
     heads: dict[str, list[str]]  # of the main encoder: kept from `init`, and new
 
     def identity(self) -> dict[str, str]:
         """Return digests of corpus and batches, which must be equal on resuming."""
-        *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
-        facts = {"corpus": last[1].manifest, "batch": last[0].batch_size}
-        if last[1].window_rows:
-            facts["window_rows"] = last[1].window_rows
-        if earlier:
-            facts["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
+        facts = {"corpus": self.corpus.manifest, "batch": self.stream.batch_size}
+        if self.corpus.window_rows:
+            facts["window_rows"] = self.corpus.window_rows
         return identity_of(**facts)
 
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
-    """Return corpora, new networks and the batches of this worker."""
-    parts = phases(config)
-    cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]
-    corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
+    """Return corpus, new networks and the batches of this worker."""
+    corpus, tokenizer = prepare_corpus(corpus_settings(config))
     torch.manual_seed(config.seed)
-    objective, heads = build_objective(corpora[0], tokenizer, config)
+    objective, heads = build_objective(corpus, tokenizer, config)
     limit_length(tokenizer, longest_row(objective.encoder), config.data.max_length_tokens)
-    streams = (
-        BatchStream(
-            corpus,
-            phase.batch_size,
-            phase.seed,
-            pad_id=pad_id_of(tokenizer),
-            rank=worker.rank,
-            size=worker.size,
-            noise_channels=objective.noise_channels,
-        )
-        for phase, corpus in zip(parts, corpora, strict=True)
+    stream = BatchStream(
+        corpus,
+        config.data.batch_size,
+        config.seed,
+        pad_id=pad_id_of(tokenizer),
+        rank=worker.rank,
+        size=worker.size,
+        noise_channels=objective.noise_channels,
     )
-    steps = ScheduledSteps(parts, tuple(streams), config.training.passes)
-    return Prepared(corpora, tokenizer, objective, steps, heads)
+    return Prepared(corpus, tokenizer, objective, stream, heads)
 
 
 def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[str, float]:
     """Pre-train on one worker; return the last metrics."""
     made = prepare(config, worker)
     objective, tokenizer = made.objective, made.tokenizer
-    total = config.training.steps or 1
+    total, passes = config.training.steps or 1, config.training.passes
 
     def evaluate() -> dict[str, float]:
         return early_probe(config, objective, tokenizer, context) if worker.is_main else {}
 
-    phases = made.steps.phases
     with open_training(
         config,
         worker,
@@ -154,30 +134,22 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         total_steps=total,
         tokenizer=tokenizer,
         identity=made.identity(),
-        phase_starts=tuple(phase.start for phase in phases),
-        rows_per_epoch=made.corpora[-1].manifest["rows"] if len(made.corpora) == 1 else None,
-        totals=made.steps.totals,
+        rows_per_epoch=made.corpus.manifest["rows"],
+        totals=lambda: [made.stream.totals(total * passes)],
         evaluate=evaluate if config.data.evaluate_on else None,
     ) as training:
         log = training.journal
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            beginnings = {phase.start: phase for phase in phases if len(phases) > 1}
-            for step, batches in enumerate(made.steps.since(start), start):
-                phase = beginnings.get(step)
-                if phase is not None and not context.plan_only:
-                    tokens, rows = phase.max_length_tokens, phase.batch_size
-                    text = f"step {step}: rows of {tokens} tokens from here on, {rows} a batch"
-                    log.event("phase", text, step=step, max_length_tokens=tokens, batch_size=rows)
-                yield batches
+            return accumulated(made.stream.since(start * passes), passes)
 
         last = train(objective, steps, training)
         if worker.is_main and not context.plan_only:
             if config.data.evaluate_on:
                 log.write(context.step, metrics := evaluate())
                 last = last | metrics
-            corpus = made.corpora[-1].manifest
-            record: dict[str, Any] = {"objective": config.objective.name, "corpus": corpus}
+            record: dict[str, Any] = {"objective": config.objective.name}
+            record |= {"corpus": made.corpus.manifest}
             record |= {"init": config.init, "seed": config.seed, "metrics": last}
             with staged_directory(config.run_dir / "hf") as directory:
                 made.objective.export(directory)

@@ -19,7 +19,7 @@ from road_ray.objectives.pretraining import registry
 from road_ray.objectives.pretraining.generator import CorruptingObjective, MaskingObjective
 from road_ray.recipes.pretraining.build_objective import stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.pretrain import corpus_settings, phases, prepare
+from road_ray.recipes.pretraining.pretrain import corpus_settings, prepare
 from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.training import profile
 from road_ray.training.checkpoint_directory import Checkpoints
@@ -28,10 +28,8 @@ from road_ray.training.worker import Worker
 
 
 def flops_per_step(config: PretrainConfig) -> float:
-    """Return the operations of a step, the mean over all steps, for rows of the maximum length of
-    their phase. Backward passes count as much as forward passes.
-
-    Raises ``ConfigError`` if ``training.steps`` is missing.
+    """Return the operations of a step on rows of the maximum length. Backward passes count as much
+    as forward passes.
     """
     stored = stored_config(config.encoder, config.init)
     size = config.encoder if stored is None else size_of(stored, config.encoder)
@@ -42,18 +40,15 @@ def flops_per_step(config: PretrainConfig) -> float:
     vocab_size = data.vocab_size if data.tokenizer is None else len(corpus_tokenizer(data, ""))
     generates = "generator" in registry.models_of(registry.objective_class(config.objective.name))
     generates = generates and config.generator.kind in ("model", "frozen")
-    total, parts = 0.0, phases(config)
-    for phase in parts:
-        length = phase.max_length_tokens
-        row = profile.encoder_flops(size, vocab_size, length)
-        row += _head_flops(config, size, small, vocab_size, length)
-        if generates:
-            generator = profile.encoder_flops(small, vocab_size, length)
-            generator += profile.word_head_flops(small, vocab_size, length)
-            # A frozen one has no backward pass.
-            row += generator / 2 if config.generator.kind == "frozen" else generator
-        total += 2 * phase.batch_size * config.training.passes * phase.steps * row
-    return total / parts[-1].end
+    length = data.max_length_tokens
+    row = profile.encoder_flops(size, vocab_size, length)
+    row += _head_flops(config, size, small, vocab_size, length)
+    if generates:
+        generator = profile.encoder_flops(small, vocab_size, length)
+        generator += profile.word_head_flops(small, vocab_size, length)
+        # A frozen one has no backward pass.
+        row += generator / 2 if config.generator.kind == "frozen" else generator
+    return 2 * data.batch_size * config.training.passes * row
 
 
 def _head_flops(
@@ -94,7 +89,7 @@ def peek(place: str, rows: int) -> str:
     if newest is not None:
         load_weights(made.objective, newest)
         step = int(newest.name.removeprefix("step-"))
-    batch = made.objective.prepare(next(made.steps.since(step))[0])
+    batch = made.objective.prepare(made.stream[step * config.training.passes])
     title = f"{config.objective.name}, the batch after step {step}"
     marked = _marked(made.objective, batch, made.tokenizer)
     lines = [f"{title}: {len(marked[:rows])} of {len(marked)} rows"]

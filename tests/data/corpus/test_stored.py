@@ -19,7 +19,6 @@ from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus import build_corpus, documents
 from road_ray.data.corpus.memory_mapped_corpus import CachedShards, Shard, open_corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.mixing import phases_of
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.system.remote_files import Storage
@@ -72,8 +71,7 @@ def all_rows(corpus):
 
 
 def stream_of(corpus, data):
-    (phase,) = phases_of(data, 10, seed=3)
-    return BatchStream(corpus, phase.batch_size, phase.seed, pad_id=0)
+    return BatchStream(corpus, data.batch_size, seed=3, pad_id=0)
 
 
 def test_rows_and_batches_are_those_of_a_directory(data, tmp_path):

@@ -58,14 +58,6 @@ def test_a_frozen_generator_costs_half_and_none_nothing():
     assert joint - frozen == pytest.approx((joint - none) / 2)
 
 
-def test_phases_cost_what_their_rows_do():
-    base = override(preset_config("electra_base"), LEARNT | {"training.steps": 1000})
-    first = {"data.shorter_first.128.fraction": 0.9, "data.shorter_first.128.batch_size": 1024}
-    short = {"data.max_length_tokens": 128, "data.batch_size": 1024}
-    phased, short = (flops_per_step(override(base, keys)) for keys in (first, short))
-    assert phased == pytest.approx(0.9 * short + 0.1 * flops_per_step(base))
-
-
 HIDDEN = re.compile(r"\[[^\]\s]+( -> [^\]\s]+)?\]|\[MASK: \S+\]")
 SPECIAL = {"[CLS]", "[SEP]", "[UNK]"}
 
@@ -80,7 +72,7 @@ def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining
     made = prepare(config, Worker())
     load_weights(made.objective, pretrained.directory / "checkpoints" / "step-00000006")
     with torch.no_grad():
-        batch = made.objective.prepare(next(made.steps.since(6))[0])
+        batch = made.objective.prepare(made.stream[6])
         corrupted = made.objective.eval().corrupted(batch)
     head, *rows = peek(str(pretrained.directory), 100).split("\n\n")
     assert head == "electra, the batch after step 6: 8 of 8 rows"
