@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -114,9 +113,7 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """Cost of one training on this machine, from a few steps of it. Means are over all phases, each
-    weighted by its steps; sizes are in bytes.
-    """
+    """Cost of one training on this machine, from a few steps of it. Sizes are in bytes."""
 
     total_steps: int
     rows_per_step: float
@@ -126,7 +123,7 @@ class Measured:
     gradient_bytes: int
     optimizer_bytes: int
     activation_bytes: int  # saved between forward and backward; of the largest pass measured
-    seconds_per_step: float  # mean over phases
+    seconds_per_step: float
     seconds_range: tuple[float, float]  # by the fastest and by the slowest measured step
     data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
@@ -154,8 +151,8 @@ def measure(
     training: Training,
     autocast: torch.dtype | None,
 ) -> Measured:
-    """Run four steps of each phase, with forward, backward and update, and return their cost. The
-    first step of a phase warms up and is not timed. The weights change.
+    """Run four steps with forward, backward and update, and return their cost. The first one warms
+    up and is not timed. The weights change.
 
     Batches differ in length, so the time of forward and backward is the time per position, padding
     included, times the positions of a mean step of all batches. If a batch takes long, only some of
@@ -164,33 +161,27 @@ def measure(
     objective.to(training.worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
-    starts, total, sizes = training.phase_starts, training.total_steps, training.totals()
-    lengths = [end - start for start, end in pairwise((*starts, total))]
-    saved, waits, seconds = 0, [], []
-    for start, length, size in zip(starts, lengths, sizes, strict=True):
-        timed, largest = _time_steps(objective, optimizer, steps(start), training, autocast)
-        positions = size.positions / length
-        waits.append(median(wait for wait, _, _ in timed))
-        seconds.append([wait + positions * each + update for wait, each, update in timed])
-        saved = max(saved, largest)
+    total, size = training.total_steps, training.totals()
+    timed, saved = _time_steps(objective, optimizer, steps(0), training, autocast)
+    positions = size.positions / total
+    seconds = [wait + positions * each + update for wait, each, update in timed]
     states = [value for state in optimizer.state.values() for value in state.values()]
     optimizer_bytes = sum(value.nbytes for value in states if torch.is_tensor(value))
     parameters = list(objective.parameters())
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     weights = sum(parameter.nbytes for parameter in parameters)
-    medians, fastest, slowest = ([of(phase) for phase in seconds] for of in (median, min, max))
     return Measured(
         total_steps=total,
-        rows_per_step=sum(size.rows for size in sizes) / total,
-        tokens_per_step=sum(size.tokens for size in sizes) / total,
+        rows_per_step=size.rows / total,
+        tokens_per_step=size.tokens / total,
         parameters=sum(parameter.numel() for parameter in trained),
         parameter_bytes=weights,
         gradient_bytes=sum(parameter.nbytes for parameter in trained),
         optimizer_bytes=optimizer_bytes,
         activation_bytes=saved,
-        seconds_per_step=fmean(medians, lengths),
-        seconds_range=(fmean(fastest, lengths), fmean(slowest, lengths)),
-        data_seconds_per_step=fmean(waits, lengths),
+        seconds_per_step=median(seconds),
+        seconds_range=(min(seconds), max(seconds)),
+        data_seconds_per_step=median(wait for wait, _, _ in timed),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + optimizer_bytes,
         rows_per_epoch=training.rows_per_epoch,

@@ -92,10 +92,8 @@ class Training:
     """This process among those that train."""
     attention: Attention = "auto"
     """Attention implementation of the encoders."""
-    phase_starts: tuple[int, ...] = (0,)
-    """Steps at which rows become longer; a plan measures each phase."""
-    totals: Callable[[], Sequence[BatchTotals]] = tuple
-    """Sizes of all batches of each phase, for a plan."""
+    totals: Callable[[], BatchTotals] = lambda: BatchTotals(0, 0, 0)
+    """Sizes of all batches, for a plan."""
     rows_per_epoch: int | None = None
     """Rows of the training data, for a plan. None: several data sets, which end at other times."""
     evaluate: Callable[[], Mapping[str, float]] | None = None

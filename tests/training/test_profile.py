@@ -1,7 +1,5 @@
 """Measured steps of a plan, model FLOPs utilization, operations of an encoder."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 
@@ -14,37 +12,22 @@ from tests.training import conftest as tiny
 ALONE = Worker()
 
 
-def measured(tmp_path, streams, steps=6):
-    """The cost of a training whose phases begin at the steps of ``streams``."""
-    lengths = {start: end - start for start, end in pairwise((*streams, steps))}
-    totals = lambda: [streams[start].totals(length) for start, length in lengths.items()]  # noqa: E731
-    drawn = lambda start: accumulated(streams[start].since(0), 1)  # noqa: E731
-    options = {"phase_starts": tuple(streams), "totals": totals, "steps": steps}
-    training = tiny.training(tmp_path, **options)
+def measured(tmp_path, stream, steps=6):
+    """The cost of a training on the batches of ``stream``."""
+    training = tiny.training(tmp_path, totals=lambda: stream.totals(steps), steps=steps)
+    drawn = lambda start: accumulated(stream.since(start), 1)  # noqa: E731
     return profile.measure(tiny.electra(dropout=0.0), drawn, training, None)
 
 
 def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
     """A step that would take too long is measured on two rows; sizes and counts are of all."""
-    whole = measured(tmp_path, {0: tiny.stream(tiny.rows(length=16))})
+    whole = measured(tmp_path, tiny.stream(tiny.rows(length=16)))
     monkeypatch.setattr(profile, "_LONGEST_STEP_SECONDS", 0.0)
-    part = measured(tmp_path, {0: tiny.stream(tiny.rows(length=16))})
+    part = measured(tmp_path, tiny.stream(tiny.rows(length=16)))
     assert part.rows_per_step == whole.rows_per_step
     assert part.tokens_per_step == whole.tokens_per_step
     assert part.parameters == whole.parameters
     assert part.activation_bytes == pytest.approx(whole.activation_bytes, rel=0.25)
-
-
-def test_phases_are_measured_each_and_weighed_by_their_steps(tmp_path, monkeypatch):
-    """Nine steps on rows of 8 tokens, then one on rows of 16: what is told is that of all ten."""
-    timed = iter([([(0.0, each, 0.0)] * 3, 0) for each in (1.0, 2.0)])  # seconds of a position
-    monkeypatch.setattr(profile, "_time_steps", lambda *_: next(timed))
-    short = tiny.stream(tiny.rows(count=8, length=8))
-    long = tiny.stream(tiny.rows(count=4, length=16), batch_size=4)
-    result = measured(tmp_path, {0: short, 9: long}, steps=10)
-    assert result.rows_per_step == pytest.approx((9 * 8 + 4) / 10)
-    assert result.tokens_per_step == pytest.approx((9 * 8 * 8 + 4 * 16) / 10)
-    assert result.seconds_per_step == pytest.approx(0.9 * 64 * 1.0 + 0.1 * 64 * 2.0)
 
 
 def test_a_forward_pass_is_counted_product_by_product_and_changes_nothing():

@@ -135,7 +135,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         tokenizer=tokenizer,
         identity=made.identity(),
         rows_per_epoch=made.corpus.manifest["rows"],
-        totals=lambda: [made.stream.totals(total * passes)],
+        totals=lambda: made.stream.totals(total * passes),
         evaluate=evaluate if config.data.evaluate_on else None,
     ) as training:
         log = training.journal

@@ -169,7 +169,7 @@ def main(
         identity=prepared.identity | identity,
         record=record,
         rows_per_epoch=None if several else len(splits[0].features),
-        totals=lambda: [totals(prepared.streams, prepared.draw, total)],
+        totals=lambda: totals(prepared.streams, prepared.draw, total),
         evaluate=lambda: evaluate(config, worker, prepared, log, names)[0],
     ) as training:
         log: Journal = training.journal
