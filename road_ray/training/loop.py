@@ -32,7 +32,6 @@ from road_ray.training.run_context import StopRequest, Training, shapes
 from road_ray.training.worker import (
     compile_encoders,
     encoders_of,
-    full_tensor,
     one_ahead,
     recompute,
     shard,
@@ -86,15 +85,14 @@ def train(objective: Objective, steps: Steps, training: Training) -> dict[str, f
             with record_function("forward_and_backward"):
                 result = compute(wrapped, trained, moved, worker, step=step)
             with record_function("update"):
-                norms = gradient_norms(trained) if report.due(done) else {}  # reading them waits
                 norm = clip(trained, training.optimizer.max_grad_norm)
                 guard.update(step, result, norm)  # not of a loss that is not finite
                 optimizer.zero_grad(set_to_none=True)
             report.add(done, result, passes, data_seconds, started)
             if report.due(done):
                 guard.check()  # reads the losses that the updates did not wait for
-                norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
-                report.write(done, norms, passes)
+                row = {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
+                report.write(done, row, passes)
             with record_function("evaluation"):
                 last = evaluation.after_step(done, last=done == total)
             stopped, save_now = stop.after_step(done, worker)
@@ -252,8 +250,10 @@ class StepMetrics:
                 self._stats[name] += float(value)
         self._stats["time/steps"] += 1
 
-    def write(self, done: int, norms: Mapping[str, float], passes: Sequence[Batch]) -> None:
-        """Write the row of step ``done``, summed over all workers, and start anew; collective."""
+    def write(self, done: int, more: Mapping[str, float], passes: Sequence[Batch]) -> None:
+        """Write the row of step ``done``, summed over all workers, with ``more``, and start anew;
+        collective.
+        """
         sums, stats = self._totals()
         tokens, positions, examples, steps = map(stats.pop, _SIZES)
         row = {name: total / max(count, 1.0) for name, (total, count) in sums.items()}
@@ -263,20 +263,5 @@ class StepMetrics:
         row["time/examples_per_second"] = examples / stats["time/step_seconds"]
         self._sums.clear()
         self._stats.clear()
-        self.row = self._utilization.of({**row, **norms}, passes)
+        self.row = self._utilization.of({**row, **more}, passes)
         self._training.journal.write(done, self.row)
-
-
-def gradient_norms(objective: Objective) -> dict[str, float]:
-    """Return the gradient norm of each network of an objective; shared parameters count in both.
-    Empty for objectives with one network.
-    """
-    parts = {}
-    for name, part in objective.named_children():
-        gradients = [p.grad for p in part.parameters() if p.grad is not None]
-        if gradients and name != "encoder":
-            parts[f"train/grad_norm_{name}"] = gradients
-    if len(parts) < 2:  # whose norm the clipping computes
-        return {}
-    norms = [full_tensor(torch.nn.utils.get_total_norm(part)) for part in parts.values()]
-    return dict(zip(parts, torch.stack(norms).tolist(), strict=True))
