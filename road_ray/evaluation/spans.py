@@ -90,7 +90,7 @@ def best_spans(
         values = np.asarray(logits[row], dtype=np.float64)
         null = float(values[1, 0] if joint else values[0, 0] + values[1, 0])
         nulls[question] = min(nulls[question], null)
-        spans[question] += search(row, values, opening, closing, n_best=_N_BEST, longest=_LONGEST)
+        spans[question] += search(row, values, opening, closing)
     predictions = []
     for example, null, found in zip(examples, nulls, spans, strict=True):
         options = _candidates(example, sorted(found)[:_N_BEST], features)
@@ -99,9 +99,7 @@ def best_spans(
     return predictions
 
 
-def joint_spans(
-    row: int, logits: Floats, opening: Flags, closing: Flags, *, n_best: int, longest: int
-) -> list[Span]:
+def joint_spans(row: int, logits: Floats, opening: Flags, closing: Flags) -> list[Span]:
     """Return the spans of a window from beams ``[2 + K, L]`` of the joint head: those of the 20
     best ends of each start. A span's score is log p(start) + log p(end | start).
     """
@@ -113,19 +111,17 @@ def joint_spans(
         start = int(finite[0])  # only ends before their start are infinite
         first = float(logits[0, start])
         for end in finite[np.argsort(-ends[finite], kind="stable")[:_ENDS]].tolist():
-            if closing[end] and end - start < longest:
+            if closing[end] and end - start < _LONGEST:
                 score = first + float(ends[end])
                 spans.append(Span(-score, row, start, end, first, score - first))
     return spans
 
 
-def window_spans(
-    row: int, logits: Floats, opening: Flags, closing: Flags, *, n_best: int, longest: int
-) -> list[Span]:
-    """Return the ``n_best`` spans of a window, ranked, from its logits ``[2, L]``.
+def window_spans(row: int, logits: Floats, opening: Flags, closing: Flags) -> list[Span]:
+    """Return the 20 best spans of a window, ranked, from its logits ``[2, L]``.
 
     A span starts on an ``opening`` token, ends on a ``closing`` one at or after it, and has at most
-    ``longest`` tokens. Equal to a search over all pairs, ties included (leftmost, then shortest).
+    30 tokens. Equal to a search over all pairs, ties included (leftmost, then shortest).
     """
     allowed = np.flatnonzero(closing)
     if not len(allowed) or not opening.any():
@@ -133,18 +129,18 @@ def window_spans(
     start, end = logits
     low, high = int(allowed[0]), int(allowed[-1]) + 1
     starts = np.where(opening, start, -np.inf)[low:high]
-    ends = np.full(high - low + longest - 1, -np.inf)
+    ends = np.full(high - low + _LONGEST - 1, -np.inf)
     ends[: high - low] = np.where(closing, end, -np.inf)[low:high]
-    reach = sliding_window_view(ends, longest)  # [i, k]: end logit of the k + 1 tokens from i
+    reach = sliding_window_view(ends, _LONGEST)  # [i, k]: end logit of the k + 1 tokens from i
     # The n best spans start at the n best starts, ranked by the best span of each: only those
     # starts are expanded. Stable sorts keep ties in order.
     best_of_start = starts + reach.max(axis=1)
-    chosen = np.sort(np.argsort(-best_of_start, kind="stable")[:n_best])
+    chosen = np.sort(np.argsort(-best_of_start, kind="stable")[:_N_BEST])
     scores = (starts[chosen, None] + reach[chosen]).ravel()
-    top = np.argsort(-scores, kind="stable")[:n_best]
+    top = np.argsort(-scores, kind="stable")[:_N_BEST]
     top = top[np.isfinite(scores[top])]
-    firsts = low + chosen[top // longest]
-    lasts = firsts + top % longest
+    firsts = low + chosen[top // _LONGEST]
+    lasts = firsts + top % _LONGEST
     columns = (-scores[top], firsts, lasts, start[firsts], end[lasts])
     spans = zip(*(column.tolist() for column in columns), strict=True)
     return [Span(cost, row, *place) for cost, *place in spans]

@@ -85,7 +85,7 @@ def by_trying_all(start, end, opening, closing, longest):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_window_spans_equal_trying_all_pairs(seed):
+def test_window_spans_equal_trying_all_pairs(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     length = int(rng.integers(1, 60))
     # Few distinct values make ties; gaps in the context and in max-context are allowed.
@@ -94,7 +94,9 @@ def test_window_spans_equal_trying_all_pairs(seed):
     closing = rng.random(length) < 0.8
     opening = closing & (rng.random(length) < 0.6)
     n_best, longest = int(rng.integers(1, 25)), int(rng.integers(1, 35))
-    found = window_spans(0, logits, opening, closing, n_best=n_best, longest=longest)
+    monkeypatch.setattr(spans, "_N_BEST", n_best)
+    monkeypatch.setattr(spans, "_LONGEST", longest)
+    found = window_spans(0, logits, opening, closing)
     assert found == by_trying_all(*logits, opening, closing, longest)[:n_best]
 
 
