@@ -9,10 +9,11 @@ import json
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from http.client import HTTPException
+from typing import Any
+
+import httpx
 
 _TIMEOUT_SECONDS = 5.0
 _EVERY_SECONDS = 5.0
@@ -55,13 +56,10 @@ def gcp_deadline(base: str = GCP) -> float | None:
 DEADLINES: dict[str, Callable[[], float | None]] = {"aws": aws_deadline, "gcp": gcp_deadline}
 
 
-def drain(seconds: float) -> list[str]:
-    """Return the command that reports to Ray that this node has ``seconds`` left."""
-    return [
-        *("ray", "drain-node", "--reason", "DRAIN_NODE_REASON_PREEMPTION"),
-        *("--reason-message", "spot notice"),
-        *("--deadline-remaining-seconds", str(int(seconds))),
-    ]
+_REPORT = (
+    *("ray", "drain-node", "--reason", "DRAIN_NODE_REASON_PREEMPTION"),
+    *("--reason-message", "spot notice", "--deadline-remaining-seconds"),
+)
 
 
 def forward_notice(deadline: Callable[[], float | None]) -> float:
@@ -72,7 +70,8 @@ def forward_notice(deadline: Callable[[], float | None]) -> float:
         seconds = deadline()
         if seconds is not None:
             try:
-                subprocess.run(drain(seconds), check=True, timeout=_DRAIN_SECONDS)
+                command = [*_REPORT, str(int(seconds))]
+                subprocess.run(command, check=True, timeout=_DRAIN_SECONDS)
                 return seconds
             except (OSError, subprocess.SubprocessError) as error:
                 print(f"the notice could not be reported: {error}", file=sys.stderr, flush=True)
@@ -81,11 +80,10 @@ def forward_notice(deadline: Callable[[], float | None]) -> float:
 
 def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | None:
     """Return the answer of the metadata service; None for a missing key or no answer."""
-    request = urllib.request.Request(url, headers=dict(headers), method=method)
+    how: Any = {"headers": headers, "timeout": _TIMEOUT_SECONDS, "trust_env": False}  # no proxy
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
-            return str(answer.read().decode())
-    except (OSError, HTTPException, ValueError):  # also while the answer is read
+        return httpx.request(method, url, **how).raise_for_status().text
+    except (httpx.HTTPError, ValueError):
         return None
 
 

@@ -11,8 +11,9 @@ from tests.distributed.web_service import Service, serving
 
 
 @pytest.fixture
-def service():
+def service(monkeypatch):
     """``answers`` by path; anything else is 404. Gives answers, headers, address."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # of the machine, asked before
     answers: dict[str, str] = {}
     seen: list[dict[str, str]] = []
 
