@@ -271,8 +271,9 @@ def test_the_environment_holds_no_arguments(monkeypatch):
 
 
 @pytest.fixture
-def token(home):
-    """The file of our token."""
+def token(home, monkeypatch):
+    """The file of our token, which no proxy gets."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     (home / ".ray").mkdir()
     path = home / ".ray" / "auth_token"
     path.write_text("the-token-of-this-cluster")
