@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -167,6 +168,9 @@ class Jobs:
         refuse_open(profile.address, accepts_anonymous, accepted=accept_open)
         from ray.job_submission import JobSubmissionClient
 
+        without = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+        # Ray's client would send the token to a proxy in the environment.
+        os.environ["no_proxy"] = f"{without},{urlsplit(profile.address).hostname}".lstrip(",")
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._client = self._call(lambda: JobSubmissionClient(profile.address))
 

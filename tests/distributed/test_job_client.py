@@ -1,5 +1,6 @@
 """Jobs: submitted once, followed, stopped; the files that they get; profiles of clusters."""
 
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from road_ray.distributed.job_client import (
     shipped_clusters,
 )
 from road_ray.errors import ClusterError, ConfigError
+from tests.distributed.web_service import Service, serving
 
 
 class Client:
@@ -110,6 +112,18 @@ def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
     for place, (job, _) in zip(places, sent, strict=True):
         again, new = jobs.send(["demo", "--run-dir", place], tmp_path)
         assert (again.name, new) == (job.name, False)
+
+
+def test_the_token_is_sent_to_no_proxy(monkeypatch):
+    class Dashboard(Service):
+        def do_GET(self):
+            self.answer(200, '{"ray_version": "2.60.0"}' if "version" in self.path else "[]")
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "example.org")
+    with serving(Dashboard) as address:
+        assert Jobs(Profile(address=f"http://{address}"), accept_open=True).list() == []
+    assert os.environ["no_proxy"] == "example.org,127.0.0.1"
 
 
 @pytest.mark.parametrize(
