@@ -115,15 +115,12 @@ def report(
         Literal["html", "svg", "png", "pdf"],
         typer.Option("--format", help="html: a page; svg, png, pdf: figures for a paper"),
     ] = "html",
-    baseline: Annotated[
-        str | None, typer.Option(help="group that the others are compared with, or a run of it")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write an HTML page for a run, a sweep or a folder of runs."""
     from road_ray.reporting.report import report as write
 
-    written = [str(path) for path in write(paths, output, kind, baseline)]
+    written = [str(path) for path in write(paths, output, kind)]
     tell(written, as_json, *written)
 
 

@@ -21,7 +21,7 @@ REPORT = "report.html"
 Format = Literal["html", "svg", "png", "pdf"]
 
 
-def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
+def page_of(paths: Sequence[Path]) -> Page:
     """Return the page of a run, sweep, comparison or folder; several paths are compared.
 
     Raises ``ConfigError`` for a path with nothing to report.
@@ -49,15 +49,10 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
             )
         runs += [path] if whole else below
     title = "Comparison" if several else path.resolve().name
-    return compare_page([read_run(run) for run in runs], title, baseline)
+    return compare_page([read_run(run) for run in runs], title)
 
 
-def report(
-    paths: Sequence[Path],
-    out: Path | None = None,
-    kind: Format = "html",
-    baseline: str | None = None,
-) -> list[Path]:
+def report(paths: Sequence[Path], out: Path | None = None, kind: Format = "html") -> list[Path]:
     """Write the page, or its figures one per file, and return the paths written.
 
     Without ``out``, write ``report.html`` or ``figures/`` into the only path, or into the working
@@ -66,7 +61,7 @@ def report(
     place = paths[0] if len(paths) == 1 else Path()
     target = out or place / REPORT
     target = target / REPORT if target.is_dir() else target
-    page = page_of(paths, baseline)
+    page = page_of(paths)
     if kind == "html":
         write_text_atomic(target, render(page, target.parent))
         return [target]

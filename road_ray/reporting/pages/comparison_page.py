@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from road_ray.errors import ConfigError, counted, did_you_mean, first_line, shorten
+from road_ray.errors import counted, first_line
 from road_ray.evaluation.seed_statistics import is_significant
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import (
@@ -54,15 +54,11 @@ _ABOUT_TEACHERS = (
 _ABOUT_RIGHT = "Share of labelled training rows on which so many teachers were right."
 
 
-def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = None) -> Page:
-    """Return the page that compares groups with the one named ``baseline`` or of the run with that
-    name; by default the group trained without teachers, else the first.
-
-    Raises ``ConfigError`` unless ``baseline`` leads to one group.
-    """
+def compare_page(runs: Sequence[RunRecord], title: str) -> Page:
+    """Return the page that compares groups with that trained without teachers, else the first."""
     groups = group_runs(runs)
     plain = [name for name in groups if re.search(r"\b(none|no-kd|baseline|plain)$", name)]
-    base = (plain or [*groups])[0] if baseline is None else _named(groups, baseline)
+    base = (plain or [*groups])[0]
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     about = f"{counted(len(runs), 'run')} in {counted(len(groups), 'group')}; runs that differ only"
     table = table_of_groups(title, f"{about} in their seed form one group.", groups, base, metrics)
@@ -97,20 +93,6 @@ def _sections(table: ComparisonTable, runs: Sequence[RunRecord], groups: Groups)
             Section("Curves", [_curves(groups)], "Mean over the seeds of each group."),
             Section("Runs", [_runs_table(runs)], "Click a heading to sort."),
         ]
-    )
-
-
-def _named(groups: Groups, name: str) -> str:
-    """Return the group of a name, or else the one that has a run of that name."""
-    with_run = [group for group, runs in groups.items() if any(run.name == name for run in runs)]
-    matching = [name] if name in groups else with_run
-    if len(matching) == 1:
-        return matching[0]
-    hint = did_you_mean(name, [*groups, *(run.name for runs in groups.values() for run in runs)])
-    problem = f"{len(matching)} groups have such a run" if matching else f"no such group{hint}"
-    raise ConfigError(
-        f"--baseline {name}: {problem}\n  allowed: {shorten(', '.join(groups), 1000)}\n"
-        "  fix: name a group, or a run of one; nothing was written"
     )
 
 
