@@ -341,6 +341,15 @@ def questions(sentiment: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
+def mix(questions: dict[str, object]) -> dict[str, object]:
+    """Overrides of a mixture of two classifications and questions."""
+    dropped = ("data.dataset", "data.evaluate_on")
+    remaining = {key: value for key, value in questions.items() if key not in dropped}
+    chosen = {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
+    return remaining | chosen | {"training.steps": 4, "mixing.passes": 2}
+
+
+@pytest.fixture(scope="session")
 def span_run(questions: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A fine-tuning on SQuAD 2.0."""
     import road_ray as rr

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field, model_validator
 
 from road_ray.config import Config, load
 from road_ray.config.messages import InvalidConfig
-from road_ray.errors import Problem
 
 
 class Range(Config):
@@ -30,12 +29,6 @@ class Example(Config):
     table: dict[str, int] = Field(default_factory=dict)
     union: int | Range = 1
     seed: int = 0
-
-
-def _mistakes(**sources: Any) -> list[Problem]:
-    with pytest.raises(InvalidConfig) as caught:
-        load(Example, **sources)
-    return list(caught.value.problems)
 
 
 def test_sections_and_dicts_are_merged_and_lists_are_replaced() -> None:
@@ -61,7 +54,9 @@ def test_sections_and_dicts_are_merged_and_lists_are_replaced() -> None:
     ],
 )
 def test_a_mistake_is_one_and_laid_to_the_source_that_made_it(base, overrides, where) -> None:
-    (problem,) = _mistakes(base=base, overrides=overrides)
+    with pytest.raises(InvalidConfig) as caught:
+        load(Example, base=base, overrides=overrides)
+    (problem,) = caught.value.problems
     assert problem.where.startswith(where)
 
 

@@ -40,11 +40,6 @@ def shell(road, tmp_path, pretrained, monkeypatch):
     return run
 
 
-def next_of(output: str) -> str:
-    """The command that ``road init`` prints last."""
-    return output.splitlines()[-1].removeprefix("next: ")
-
-
 def predictions(text):
     return [json.loads(line) for line in text.splitlines()]
 
@@ -54,8 +49,8 @@ def four_commands(shell, file, new, labelled, *, short=""):
     Return the predictions of ``new``.
     """
     name = file.partition(".")[0]
-    trained = next_of(shell(f"road init {file} --init model --output {name}.yaml"))
-    shell(f"{trained} training.steps=2 {short}")
+    *_, last = shell(f"road init {file} --init model --output {name}.yaml").splitlines()
+    shell(f"{last.removeprefix('next: ')} training.steps=2 {short}")
     shell(f"road predict runs/{name} {file} --output untouched.jsonl -q")  # the training file too
     result = shell(f"road predict runs/{name} {new} --output predicted.jsonl -q")
     assert f"road evaluate runs/{name} {new}" in result

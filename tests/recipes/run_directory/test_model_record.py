@@ -7,7 +7,6 @@ import pytest
 
 from road_ray.data.load_split import load_split
 from road_ray.data.model_files import model_record
-from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.model_record import with_trained_data
@@ -25,11 +24,6 @@ OWN = {"text": ["review"], "labels": ["bad", "good"], "label_map": {"0": "bad", 
 OWN_FILES = {"films": OWN | {"train": "a.csv"}}
 OF_RUN = {"dataset": "films", "sets": OWN_FILES, "stride_tokens": 32, "max_judged_rows": 3}
 RUN = json.dumps({"data": OF_RUN})
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return train_wordpiece(["fine dull good"] * 3, vocab_size=40)
 
 
 @pytest.fixture

@@ -15,15 +15,6 @@ from road_ray.verbs import configure
 from tests.row_files import write_rows
 
 
-@pytest.fixture(scope="session")
-def mix(questions) -> dict[str, object]:
-    """Overrides of a mixture of two classifications and questions."""
-    dropped = ("data.dataset", "data.evaluate_on")
-    remaining = {key: value for key, value in questions.items() if key not in dropped}
-    chosen = {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
-    return remaining | chosen | {"training.steps": 4, "mixing.passes": 2}
-
-
 @pytest.fixture
 def student(sentiment, teachers, tmp_path):
     """``student(name, *teachers, **changes)``: a distillation, by default from three teachers; from

@@ -191,6 +191,7 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
     assert "sst2: 204 rows; 3 teachers, rule correctness" in caplog.text
 
 
+MAPS = {"distillation.matching.attention_weight": 0.5, "encoder.attention": "sdpa"}
 ONE, LOSSES = {"distillation.num_teachers": 1}, {"distillation.average_loss": True}
 MISTAKES = [
     ("finetune", {"data.dataset": "sst3"}, 2, "did you mean 'sst2'"),
@@ -221,6 +222,7 @@ MISTAKES = [
     ("distill", {"distillation.teachers": ["/nowhere/at/all"]}, 4, "/nowhere/at/all"),
     ("distill", {"distillation.teachers": ["TEACHERS"]}, 4, "(as teachers: TEACHERS/teachers.json"),
     ("distill", {"distillation.answers": "live", "distillation.store": "x"}, 2, "store is given"),
+    ("distill", MAPS, 2, "encoder.attention = sdpa: returns no attention maps"),
     ("distill", {"weighting.rule": "own_rules:same"}, 2, "No module named 'own_rules'"),
     ("distill", LOSSES | {"weighting.rule": "mean_probabilities"}, 2, "average_loss"),
 ]
