@@ -168,8 +168,6 @@ def test_a_warning_is_shown_once():
     [
         (("nope",), "No such command 'nope'"),
         (("reproduce", "--sead", "1"), "No such option: --sead"),
-        (("plan", "finetune", "--learning_rate", "3"), "No such option: --learning_rate"),
-        (("sweep", "weighted_kd", "--batch_size=3"), "No such option: --batch_size"),
         (("sweep", "weighted"), "did you mean 'weighted_kd'"),
         *((("sweep", *words), "one of: ") for words in ((), ("trials=2",))),
         (("finetune", "--preset", "electra_smll"), "allowed for `road finetune`: glue, "),

@@ -22,7 +22,6 @@ from road_ray.recipes.pretraining.preview import flops_per_step
 from road_ray.recipes.train.config import FinetuneConfig, MultitaskConfig
 from road_ray.recipes.train.teaching_config import read_teacher_list
 from road_ray.recipes.train.train import run_training
-from road_ray.reporting.records.run_record import read_run
 from road_ray.training.run_context import RunContext
 from road_ray.verbs import configure
 from tests.docs.blocks import ROOT
@@ -102,9 +101,6 @@ def test_a_soup_stands_beside_the_models_of_its_seed(tiny):
             (run.directory / "ensemble" / f"seed-{seed}" / "student/metrics.json").read_text()
         )
         assert arm["eval/sst2/accuracy"] == joined["eval/sst2/ensemble_accuracy"]
-    table = table_of(run.directory)
-    assert [arm["name"] for arm in table["arms"]] == ["single", "ensemble", "uniform", "greedy"]
-    assert all(len(a["figures"]["sst2/accuracy"]["values"]) == 2 for a in table["arms"])
     soup = rr.load(run.directory / "greedy" / "seed-0" / "student")
     assert soup(["a fine film"])[0]["label"] in ("negative", "positive")
     before = {p: p.stat().st_mtime_ns for p in run.directory.rglob("*.safetensors")}
@@ -177,9 +173,6 @@ def test_an_experiment_of_ones_own_is_one_file(tiny, road, flags, tmp_path):
     assert [arm["name"] for arm in table["arms"]] == ["slow", "fast"]
     assert table["about"] == "two learning rates"
     assert table["arms"][1]["figures"]["sst2/accuracy"]["published"] == 91.0
-    runs = [tmp_path / "run" / arm / "seed-0" / "student" for arm in ("slow", "fast")]
-    rates = [read_run(run).settings["optimizer.peak_lr"] for run in runs]
-    assert rates == [1e-4, 1e-2]
 
 
 def test_a_bug_in_one_arm_costs_no_other_result_and_skips_what_needs_it(tiny, monkeypatch):

@@ -75,7 +75,6 @@ TEST, TUNED = ("data.split=test",), ("tune_threshold_on=squad_v2",)
 @pytest.mark.parametrize(
     ("init", "names", "more", "code", "message"),
     [
-        (None, ("sst3",), (), 2, "did you mean 'sst2'"),
         (None, ("sst2",), (), 4, "holds no head for task sentiment"),
         (None, ("newsqa",), TUNED, 2, "tune_threshold_on"),
         (None, ("squad_v2", "squad_v1"), TEST, 2, "data set 'squad_v2' has no test split"),
