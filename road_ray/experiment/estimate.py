@@ -17,7 +17,7 @@ from road_ray.config.base import FreeOnResume, as_base, fixed_values
 from road_ray.errors import RoadError
 from road_ray.experiment.config import ReproduceConfig
 from road_ray.experiment.expand import Experiment, Job, epochs_of_all, examples_of
-from road_ray.experiment.run import RECIPES
+from road_ray.experiment.run import run_job
 from road_ray.recipes.config import CombineConfig, TrackingConfig
 from road_ray.recipes.plan import measured_steps, sampled_corpus
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -111,7 +111,7 @@ class _Costs:
         """Return the cost of a training; those that differ in their seed have the same."""
         key = str(fixed_values(config, FreeOnResume) | {"seed": 0})
         if key not in self.measured:
-            self.measured[key] = measured_steps(config, RECIPES[type(config)])
+            self.measured[key] = measured_steps(config, run_job)
         return self.measured[key]
 
     def _with_models(self, config: Any) -> Any:

@@ -25,12 +25,7 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.several_runs import distill, teachers
-from road_ray.recipes.train.config import (
-    DistillConfig,
-    FinetuneConfig,
-    MultitaskConfig,
-    TeachersConfig,
-)
+from road_ray.recipes.train.config import DistillConfig, MultitaskConfig, TeachersConfig
 from road_ray.recipes.train.train import run_training
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.comparison_table import (
@@ -50,8 +45,6 @@ _log = logging.getLogger(__name__)
 KEYS = read_yaml(Path(__file__).with_name("demo.yaml")).values
 RECIPES: Mapping[type[RunConfig], Callable[..., Run]] = {
     PretrainConfig: pretrain,
-    MultitaskConfig: run_training,
-    FinetuneConfig: run_training,
     TeachersConfig: teachers,
     DistillConfig: distill,
     CombineConfig: combine,
@@ -117,7 +110,7 @@ def run_experiment(experiment: Experiment, context: RunContext | None) -> Run:
 
 def run_job(config: RunConfig, context: RunContext | None = None) -> Run:
     """Run one job; one that is finished is read."""
-    return RECIPES[type(config)](config, context=context)
+    return RECIPES.get(type(config), run_training)(config, context=context)
 
 
 def experiment_table(
