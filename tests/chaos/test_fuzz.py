@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from road_ray.config import load, preset_named_in
 from road_ray.config import yaml_files as yaml_lines
+from road_ray.data.catalog import DATASETS, TASKS
 from road_ray.data.corpus.documents import Documents
 from road_ray.data.encode_examples import encode
 from road_ray.data.readers.layouts import read_split
@@ -82,7 +83,9 @@ def _squad(question: Any) -> str:
 _FOUND = {"qid": "1", "question": "what?", "detected_answers": [{"char_spans": [[4, 12]]}]}
 _SWAG = {"sent1": "a", "sent2": "b", "label": 1} | {f"ending{n}": f"c {n}" for n in range(4)}
 _HELLA = {"ctx_a": "a", "ctx_b": "b", "endings": ["c", "d", "e", "f"], "label": "2"}
-_STEM = {"stem": "why?", "choices": [{"label": letter, "text": "so"} for letter in "ABC"]}
+_STEM = {"stem": "why?", "choices": [{"label": letter, "text": "so"} for letter in "ABCDE"]}
+_CHOICES = {"commonsenseqa": {"answerKey": "A", "id": "1", "question": _STEM}}
+_CHOICES |= {"swag": _SWAG, "hellaswag": _HELLA}
 _ADV = {"premise": "a", "hypothesis": "b", "label": 1}
 
 SAMPLES = (
@@ -107,10 +110,8 @@ SAMPLES = (
     Sample("zre", "a.tsv", "r\twhat is XXX?\tit\tit is red\tred\nr\twhat?\tit\tit is red\n"),
     Sample("adv_glue", "a.json", json.dumps({"mnli": [_ADV, _ADV]}), Classify(("0", "1", "2")),
            Columns(("premise", "hypothesis"), "label", "mnli")),
-    Sample("commonsenseqa", "a.jsonl", _lines({"answerKey": "A", "id": "1", "question": _STEM}),
-           Choose(3)),
-    Sample("swag", "a.jsonl", _lines(_SWAG), Choose(4)),
-    Sample("hellaswag", "a.jsonl", _lines(_HELLA), Choose(4)),
+    *(Sample("choices_within", "a.jsonl", _lines(row), TASKS[DATASETS[name].task].kind,
+             DATASETS[name].columns) for name, row in _CHOICES.items()),
     Sample("choices", "a.csv", "q,a,b,gold\nwhy,so,no,B\nwhen,now,then,0\n", Choose(2),
            Columns(("q", "a", "b"), "gold")),
 )  # fmt: skip

@@ -2,17 +2,18 @@
 layouts of sentences, pairs and choices, one a row of a table.
 
 A layout has two parts: a function from a file to its rows, and one from rows, of a file or of the
-hub, to examples. To add a layout, add these to ``LAYOUTS``; one of multiple-choice questions is an
-entry of ``CHOICES``, a function from a row to question, choices and answer. Sentences and pairs:
-lines between tabs without quoting (GLUE: Wang et al. 2018), JSON with a list of rows for each task
-(Adversarial GLUE: Wang et al. 2021), or any table, whose columns the data set's entry names.
+hub, to examples. To add a layout, add these to ``LAYOUTS``. Sentences and pairs: lines between tabs
+without quoting (GLUE: Wang et al. 2018), JSON with a list of rows for each task (Adversarial GLUE:
+Wang et al. 2021), or any table, whose columns the data set's entry names. Choices: a table too.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from operator import getitem
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from road_ray.data.examples import ChoiceExample, Example, TextExample
@@ -149,61 +150,23 @@ def adv_glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tupl
         yield f"{path}: {key}[{number}]", numbered
 
 
-def commonsenseqa(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """Columns ``question`` with ``stem`` and ``choices`` (on the hub ``question`` and ``choices``),
-    ``answerKey``. Source: Talmor et al. 2019.
+def _within(row: Row, name: str) -> Any:
+    """Return the value within a cell, such as ``question[stem]``, or two with a ``+`` between."""
+    values = [Formatter().get_field(part, (), row)[0] for part in name.split("+")]
+    return " ".join(values).strip() if len(values) > 1 else values[0]
+
+
+def choice_questions(
+    rows: Rows, dataset: Dataset, labelled: bool, cell: Callable[[Row, str], Any] = getitem
+) -> Iterator[ChoiceExample]:
+    """Yield the questions of a table, whose columns are the question, then the choices; the label
+    is the number of the right one from 0, or its letter. Raises ``DataError`` for a missing choice,
+    and an answer that is not one of them; unless rows need labels, a number below 0 hides it.
     """
-    question = row["question"]
-    if isinstance(question, str):
-        labels, texts = row["choices"]["label"], row["choices"]["text"]
-    else:
-        labels = [choice["label"] for choice in question["choices"]]
-        texts = [choice["text"] for choice in question["choices"]]
-        question = question["stem"]
-    key = row.get("answerKey") or None
-    return question, texts, labels.index(key) if key in labels else key
-
-
-def swag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """Columns ``sent1``, ``sent2`` (the next beginning), ``ending0`` to ``ending3``, ``label``.
-
-    Source: Zellers et al. 2018.
-    """
-    endings = [f"{row['sent2']} {row[f'ending{number}']}".strip() for number in range(4)]
-    return row["sent1"], endings, row.get("label")
-
-
-def hellaswag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """Columns ``ctx_a``, ``ctx_b`` (may be empty), ``endings``, ``label``. Source: Zellers et al.
-    2019.
-    """
-    endings = [f"{row['ctx_b']} {ending}".strip() for ending in row["endings"]]
-    return row["ctx_a"], endings, row.get("label")
-
-
-def by_columns(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """Columns of the entry: question, then the choices; the label is the number of the right choice
-    from 0, or its letter.
-    """
-    question, *choices = (row[str(name)] for name in columns.text)
-    return question, choices, row.get(str(columns.label))
-
-
-CHOICES: dict[str, Callable[[Row, Columns], tuple[str, list[Any], Any]]] = {
-    "commonsenseqa": commonsenseqa,
-    "swag": swag,
-    "hellaswag": hellaswag,
-    "choices": by_columns,
-}
-
-
-def choice_questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[ChoiceExample]:
-    """Yield the questions of a table. Raises ``DataError`` for a missing choice, and an answer that
-    is not one of the choices; unless rows need labels, a number below 0 hides the answer.
-    """
-    columns, read = dataset.columns, CHOICES[dataset.layout]
+    columns = dataset.columns
     for number, (where, row) in enumerate(rows):
-        question, choices, answer = read(row, columns)
+        question, *choices = (cell(row, str(name)) for name in columns.text)
+        answer = row.get(str(columns.label))
         for place, choice in enumerate(choices):
             if not isinstance(choice, str) or not choice.strip():
                 raise DataError(
@@ -253,7 +216,8 @@ LAYOUTS: dict[str, Layout] = {
     **dict.fromkeys(("squad_json", "mrqa", "quac"), _ASKED),  # a file says which of them it is
     "qasrl": Layout(_by_path(squad.qasrl_rows), squad.questions),
     "zre": Layout(_by_path(squad.zre_rows), squad.questions, flat=squad.subject_rows),
-    **dict.fromkeys(CHOICES, Layout(_by_path(named_rows), choice_questions)),
+    "choices": Layout(_by_path(named_rows), choice_questions),
+    "choices_within": Layout(_by_path(named_rows), partial(choice_questions, cell=_within)),
 }
 
 

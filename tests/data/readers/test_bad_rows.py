@@ -11,6 +11,7 @@ from tests.data.entries import read
 PAIR = Columns(("a", "b"), label="gold")
 ID = Columns(("a",), id="id")
 CHOICES = Columns(("q", "a", "b"), label="gold")
+WITHIN = Columns(("question[stem]", "question[choices][0]", "question[choices][1]"), label="key")
 CONLL = Columns((0,), label=-1)
 NONE = Columns(())
 MARKS = Columns(("a",), label=("x", "y"))
@@ -31,8 +32,7 @@ def question(id, text=None, start=3, **more):
 
 
 def choice(key, texts=("bank", "mall")):
-    choices = [{"label": "ABCDE"[i], "text": text} for i, text in enumerate(texts)]
-    return {"question": {"stem": "Where?", "choices": choices}, "answerKey": key}
+    return {"question": {"stem": "Where?", "choices": texts}, "key": key}
 
 
 def turn(yesno="x"):
@@ -85,10 +85,10 @@ BAD = [
     ("mrqa", NONE, "x.jsonl", lines({"header": {}}), "0 usable rows"),
     ("zre", NONE, "x", "a\tb\tc\n", "x:1: 3 columns, at least 4 wanted"),
     ("zre", NONE, "x", "r\tq\ts\tthe text\tother\n", "x:1 answer_start=-1: 'other' is not there"),
-    ("commonsenseqa", NONE, "x.jsonl", lines(choice("A", ("bank", ""))), ":1: choice 2 of 2 is"),
-    ("commonsenseqa", NONE, "x.jsonl", lines(choice("D")), ":1: the answer is 'D', there are 2"),
-    ("commonsenseqa", NONE, "x.jsonl", lines({"question": []}), ":1: not in the layout common"),
-    ("commonsenseqa", NONE, "x.jsonl", lines({"id": "7"}), ":1: no column 'question'; found: id"),
+    ("choices_within", WITHIN, "x.jsonl", lines(choice("A", ("bank", ""))), ":1: choice 2 of 2 is"),
+    ("choices_within", WITHIN, "x.jsonl", lines(choice("D")), ":1: the answer is 'D', there are 2"),
+    ("choices_within", WITHIN, "x.jsonl", lines({"question": []}), ":1: not in the layout"),
+    ("choices_within", WITHIN, "x.jsonl", lines({"id": "7"}), ":1: no column 'question'; found"),
     ("choices", CHOICES, "x.csv", "q,a,b,gold\nwho,me,you,-1\n", "x.csv:2: the answer is '-1'"),
     ("choices", CHOICES, "x.csv", "q,a,b,lable\nwho,me,you,0\n", "0 usable rows of 1"),
     ("conll", CONLL, "x", "EU O\nrejects\n", "x:2: 1 columns, word and tag are numbers 0 and -1"),

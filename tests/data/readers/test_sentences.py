@@ -1,6 +1,7 @@
 """Tables of sentences and of choices: what is read, what is dropped, every fault with its line."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -113,17 +114,22 @@ def test_each_task_of_adv_glue_has_its_rows_and_the_head_of_its_plain_set(tmp_pa
     assert task("advglue_qqp") is task("qqp")
 
 
+def read_as(name, path):
+    return read(path, dataset(name).layout, dataset(name).columns)
+
+
 def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
-    choices = [{"label": "A", "text": "bank"}, {"label": "B", "text": "mall"}]
+    texts = ("bank", "mall", "pub", "zoo", "home")
+    choices = [{"label": x, "text": text} for x, text in zip("ABCDE", texts, strict=True)]
     question = {"stem": "Where?", "choices": choices}
     row = {"id": "q1", "question": question, "answerKey": "B"}
     path = write_rows(tmp_path / "x.jsonl", [row])
-    (found,) = read(path, "commonsenseqa", Columns((), id="id"))
-    assert (found.id, found.question, found.choices) == ("q1", "Where?", ("bank", "mall"))
+    (found,) = read_as("commonsenseqa", path)
+    assert (found.id, found.question, found.choices) == ("q1", "Where?", texts)
     assert (found.answer, found.where) == (1, f"{path}:1")
     hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
-    hub |= {"choices": {"label": ["A", "B"], "text": ["bank", "mall"]}}
-    entry = dataset("commonsenseqa")
+    hub |= {"choices": {"label": [*"ABCDE"], "text": [*texts]}}
+    entry = replace(dataset("commonsenseqa"), columns=dataset("commonsenseqa").hub.columns)
     assert table_examples("hub", [(f"{path}:1", hub)], entry, labelled=True) == [found]
 
 
@@ -133,7 +139,7 @@ def test_swag_as_published(tmp_path):
         ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,"
         'label\n0,v,3,x,"A man, old.",He,gold,runs.,eats.,"sits, and waits.",flies.,2\n'
     )
-    (found,) = read(path, "swag")
+    (found,) = read_as("swag", path)
     assert found.question == "A man, old."
     assert found.choices == ("He runs.", "He eats.", "He sits, and waits.", "He flies.")
     assert found.answer == 2
@@ -143,7 +149,7 @@ def test_hellaswag_as_published(tmp_path):
     row = {"ind": 4, "ctx_a": "A boat.", "ctx_b": "it", "endings": ["sinks", "sails", "a", "b"]}
     rows = [row | {"label": 1}, row | {"ctx_b": "", "label": 0}]
     path = write_rows(tmp_path / "x.jsonl", rows)
-    first, second = read(path, "hellaswag")
+    first, second = read_as("hellaswag", path)
     assert (first.choices[1], first.answer, second.choices[0]) == ("it sails", 1, "sinks")
 
 
