@@ -8,7 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from road_ray.data.task_and_dataset import KINDS, Columns, Dataset, Hub, Splits, Task
+from road_ray.data.task_and_dataset import KINDS, Columns, Dataset, Hub, Task
 from road_ray.errors import ConfigError, did_you_mean
 
 
@@ -29,14 +29,14 @@ def _dataset(name: str, keys: Mapping[str, Any]) -> Dataset:
         keys["hub"], keys.get("configuration"), only and tuple(only), keys.get("hub_splits", {}),
         columns=on_hub,
     )  # fmt: skip
-    files = (keys.get(split) for split in ("train", "dev", "test"))
+    files = {split: keys[split] for split in ("train", "dev", "test") if keys.get(split)}
     return Dataset(
         name,
         keys["task"],
         keys["layout"],
         keys["folder"],
         Columns(text, keys.get("label"), keys.get("id")),
-        Splits(*(tuple(names) if isinstance(names, list) else names for names in files)),
+        {split: tuple(x) if isinstance(x, list) else x for split, x in files.items()},
         tuple(keys["metrics"]),
         hub,
         keys.get("label_map", {}),

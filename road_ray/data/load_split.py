@@ -190,10 +190,10 @@ def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None
 
 def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigError:
     """Return the error of a data set without labels, with those of its file ready to paste."""
-    split = next(s for s in ("train", "dev", "test") if getattr(dataset.splits, s))
+    split, file = next(iter(dataset.splits.items()))
     problem = f"data.sets.{dataset.name}: labels are not given"
     counts = label_counts(read_examples(replace(dataset, dev_fraction=None), split, root), kind)
-    where = f"{getattr(dataset.splits, split)} has"
+    where = f"{file} has"
     if not 2 <= len(counts) <= _MOST_LABELS:
         few = ", ".join(map(repr, list(counts)[:3]))
         return ConfigError(
@@ -221,9 +221,7 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
     """Return True if a data set has the files of a split, or comes from the hub."""
     root = root_of(name, source)
     entry, _ = find_dataset(name, source)
-    return bool(getattr(entry.splits, split)) and (
-        root is None or None not in found_paths(entry, root, split)
-    )
+    return split in entry.splits and (root is None or None not in found_paths(entry, root, split))
 
 
 def read_examples(

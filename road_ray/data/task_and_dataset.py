@@ -206,18 +206,6 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Splits:
-    """File names (without compression suffix) of each split, below the data set's folder.
-
-    Several files are concatenated; ``a|b`` is the first of the two that exists.
-    """
-
-    train: str | tuple[str, ...] | None = "train.tsv"
-    dev: str | tuple[str, ...] | None = "dev.tsv"
-    test: str | tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
 class Columns:
     """Columns of text, label and id: names, or numbers for files without a header.
 
@@ -280,8 +268,10 @@ ANSWER_LANGUAGES = ("ar", "de", "en", "es", "hi", "ja", "th", "vi", "zh")
 class Dataset:
     """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
 
-    ``layout`` is a key of ``LAYOUTS`` in ``data/readers/layouts.py``; ``test_columns`` are those
-    of a test file that is laid out in another way. ``hub`` serves when no local root is given.
+    ``layout`` is a key of ``LAYOUTS`` in ``data/readers/layouts.py``. ``splits`` has the names of
+    files below the folder, without compression suffix, by ``train``, ``dev`` and ``test``; several
+    are concatenated, ``a|b`` is the first of the two that exists. ``test_columns`` are those of a
+    test file that is laid out in another way. ``hub`` serves when no local root is given.
     ``label_map`` maps what the file says to a label name of the task, where the two differ; that of
     an own data set also has the names themselves.
     ``also`` names tasks that learn from the same rows, each with a head of its own.
@@ -297,7 +287,7 @@ class Dataset:
     layout: str
     folder: str
     columns: Columns = Columns(())
-    splits: Splits = Splits()
+    splits: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("accuracy",)
     hub: Hub | None = None
     label_map: dict[str, str] = field(default_factory=dict)

@@ -21,7 +21,6 @@ from road_ray.data.task_and_dataset import (
     Columns,
     Dataset,
     Hub,
-    Splits,
     Task,
     plain_label,
 )
@@ -257,7 +256,8 @@ class CustomDataset(Config):
         dev_fraction = None if self.dev else self.dev_fraction
         if dev_fraction is not None:
             dev = train = train or "train"
-        splits = Splits(train, dev, self.test)
+        splits: dict[str, Any] = {"train": train, "dev": dev, "test": self.test}
+        splits = {split: name for split, name in splits.items() if name}
         reader = self.layout if self.layout and is_own(self.layout) else None
         metrics, language = self.metrics or (), ""
         if self.kind == "span" and metrics:
@@ -265,8 +265,7 @@ class CustomDataset(Config):
             metrics = tuple(metric.partition("_")[0] for metric in metrics)
         hub = None
         if self.hub:
-            names = {split: name for split, name in vars(splits).items() if name}
-            hub = Hub(self.hub, self.configuration, None, names, self.revision, self.first_rows)
+            hub = Hub(self.hub, self.configuration, None, splits, self.revision, self.first_rows)
         return Dataset(
             name,
             task=self.task_name(name),

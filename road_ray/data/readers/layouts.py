@@ -370,11 +370,10 @@ def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     """Return the files of a split. Raises ``ConfigError`` if the entry has no such split."""
     if split not in SPLITS:
         raise ConfigError(f"unknown split {split!r}; known: {', '.join(SPLITS)}")
-    names: str | tuple[str, ...] | None = getattr(dataset.splits, split)
+    names = dataset.splits.get(split)
     if not names:
-        has = [name for name in SPLITS if getattr(dataset.splits, name)]
         raise ConfigError(
-            f"data set {dataset.name!r} has no {split} split; it has: {', '.join(has)}\n"
+            f"data set {dataset.name!r} has no {split} split; it has: {', '.join(dataset.splits)}\n"
             f"  fix: name another data set, or give its entry a file for {split}"
         )
     return (names,) if isinstance(names, str) else names

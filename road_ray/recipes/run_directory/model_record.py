@@ -59,7 +59,7 @@ def _columns(split: Split) -> dict[str, Any]:
         case SpanExample():
             return {"question": "question", "context": "context"}
         case TagExample():
-            name = str(split.dataset.splits.train).removesuffix(".gz")
+            name = str(split.dataset.splits.get("train")).removesuffix(".gz")
             # A `.tsv` of tags is a file of columns.
             in_table = split.dataset.hub or (name.endswith(TABLES) and not name.endswith(".tsv"))
             return {"words": word_and_tag(split.dataset.columns)[0] if in_table else columns[0]}
@@ -140,7 +140,7 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         if kind == "choose":
             raise ConfigError(
                 f"data.file = {file}: {dataset.name} has a layout of its own\n  fix: name it "
-                f"{dataset.folder}/{dataset.splits.dev} (either) below a directory: data.root"
+                f"{dataset.folder}/{dataset.splits['dev']} (either) below a directory: data.root"
             )
         entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
         if kind in ("classify", "regress"):
