@@ -108,10 +108,6 @@ class _Data(TypedDict, total=False):
     """Number of shards, of 50,000 rows each, whose rows are shuffled together. The order of
     shards is drawn again for each epoch. None: all rows of a directory, and 16 shards of an
     address, of which so many are read at a time. Our choice."""
-    evaluate_on: Sequence[str | Path]
-    """Data sets below `data.root` on which copies of the encoder are fine-tuned, for 300 updates
-    with the optimizer of ELECTRA-Small, at the end and every `training.evaluate_every_steps`
-    steps. Empty: none."""
 
 class _Encoder(TypedDict, total=False):
     attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "unpadded"]
@@ -295,8 +291,8 @@ class _Training(TypedDict, total=False):
     training of less than 1,000 steps, so that its curves have points. Our choice."""
     evaluate_every_steps: int | None
     """Number of steps between two evaluations. None: at the end only. `training.early_stopping`
-    and the schedulers of sweeps need intermediate evaluations. `road pretrain` needs
-    `data.evaluate_on` for them."""
+    and the schedulers of sweeps need intermediate evaluations. `road pretrain` evaluates
+    nothing."""
     early_stopping: _Stopping
     """Condition that ends the training before its last step. By default there is none."""
     save_every_steps: int

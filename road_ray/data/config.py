@@ -133,10 +133,6 @@ class CorpusConfig(Config):
     """Number of shards, of 50,000 rows each, whose rows are shuffled together. The order of shards
     is drawn again for each epoch. None: all rows of a directory, and 16 shards of an address, of
     which so many are read at a time. Our choice."""
-    evaluate_on: tuple[str, ...] = ()
-    """Data sets below ``data.root`` on which copies of the encoder are fine-tuned, for 300 updates
-    with the optimizer of ELECTRA-Small, at the end and every ``training.evaluate_every_steps``
-    steps. Empty: none."""
 
 
 Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power", "annealed"]

@@ -182,7 +182,7 @@ def _reported(config: Any) -> tuple[list[str], Sequence[str], SourceConfig]:
     if not isinstance(config, PretrainConfig):
         return [], config.data.trained_on, config.data
     names = objective_class(config.objective.name).metric_names
-    return [f"train/{name}" for name in names], config.data.evaluate_on, SourceConfig()
+    return [f"train/{name}" for name in names], (), SourceConfig()
 
 
 def _of(names: Iterable[str], source: SourceConfig) -> list[str]:

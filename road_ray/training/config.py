@@ -113,8 +113,8 @@ class TrainingConfig(Config):
         Field(None, ge=1)
     )
     """Number of steps between two evaluations. None: at the end only. ``training.early_stopping``
-    and the schedulers of sweeps need intermediate evaluations. ``road pretrain`` needs
-    ``data.evaluate_on`` for them."""
+    and the schedulers of sweeps need intermediate evaluations. ``road pretrain`` evaluates
+    nothing."""
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     """Condition that ends the training before its last step. By default there is none."""
     save_every_steps: Free[int] = Field(1000, ge=1)

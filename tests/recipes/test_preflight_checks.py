@@ -60,8 +60,7 @@ LATE = "eval/advglue_sst2/accuracy"  # evaluated at the end only
         ("finetune", {"data.evaluate_on": ["sst2", "advglue_sst2"]}, LATE, "not evaluated while"),
         ("finetune", {"data.dataset": "squad_v2"}, "eval/squad_v2/HasAns_f1", None),
         ("multitask", {"data.datasets": ["rte", "cola"]}, "eval/cola/matthews", None),
-        ("pretrain", {"data.evaluate_on": ["sst2"]}, "eval/sst2/accuracy", None),
-        ("pretrain", {"training.evaluate_every_steps": None}, None, "nothing is evaluated while"),
+        ("finetune", {"training.evaluate_every_steps": None}, None, "nothing is evaluated while"),
     ],
 )
 def test_the_metric_of_early_stopping_is_checked_first(verb, keys, metric, message):

@@ -121,10 +121,12 @@ class PretrainConfig(RunConfig):
     766,000, Large 400,000 (Clark et al. 2020, table 6)."""
 
     @model_validator(mode="after")
-    def _something_to_evaluate(self) -> Self:
-        if self.training.evaluate_every_steps is not None and not self.data.evaluate_on:
+    def _evaluates_nothing(self) -> Self:
+        training = self.training
+        if (training.evaluate_every_steps, training.early_stopping.patience) != (None, None):
             raise ValueError(
-                "training.evaluate_every_steps needs something to evaluate: data.evaluate_on=[sst2]"
+                "training.evaluate_every_steps, early_stopping: a pre-training evaluates nothing\n"
+                "    fix: leave them out; road finetune init=RUN/checkpoints/step-N evaluates one"
             )
         return self
 

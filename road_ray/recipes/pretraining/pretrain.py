@@ -1,12 +1,7 @@
-"""Pre-training of an encoder: prepare the corpus, build the objective, train, export.
+"""Pre-training of an encoder: prepare the corpus, build the objective, train, export."""
 
-The probe evaluates the encoder meanwhile: a copy is fine-tuned on small tasks.
-"""
-
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,11 +13,11 @@ from road_ray.data.corpus.prepare_corpus import prepare_corpus
 from road_ray.data.mixing import accumulated
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
-from road_ray.errors import ConfigError, InterruptedRunError
+from road_ray.errors import ConfigError
 from road_ray.models.architectures import longest_row, longest_row_of
 from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
-from road_ray.recipes.preflight_checks import check_stopping_metric, require_init, require_splits
+from road_ray.recipes.preflight_checks import require_init
 from road_ray.recipes.pretraining.build_objective import build_objective, stored_config
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.run_directory.input_files import identity_of
@@ -34,14 +29,10 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     open_training,
 )
-from road_ray.recipes.train.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.train.train import run_training
 from road_ray.system.files import staged_directory
 from road_ray.training.loop import train
 from road_ray.training.run_context import RunContext
 from road_ray.training.worker import Worker
-
-_STEPS = 300  # of each fine-tuning, as the sizes of its data: our choice, they bound its cost
 
 
 def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
@@ -53,8 +44,6 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     # What can be known before a corpus is built, which takes minutes or hours.
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
-    require_probe(config)
-    check_stopping_metric(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
             model_directory(require_init(init, key), key)
@@ -120,11 +109,8 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
 def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[str, float]:
     """Pre-train on one worker; return the last metrics."""
     made = prepare(config, worker)
-    objective, tokenizer = made.objective, made.tokenizer
+    tokenizer = made.tokenizer
     total, passes = config.training.steps or 1, config.training.passes
-
-    def evaluate() -> dict[str, float]:
-        return early_probe(config, objective, tokenizer, context) if worker.is_main else {}
 
     with open_training(
         config,
@@ -136,18 +122,13 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         identity=made.identity(),
         rows_per_epoch=made.corpus.manifest["rows"],
         totals=lambda: made.stream.totals(total * passes),
-        evaluate=evaluate if config.data.evaluate_on else None,
     ) as training:
-        log = training.journal
 
         def steps(start: int) -> Iterator[list[Batch]]:
             return accumulated(made.stream.since(start * passes), passes)
 
-        last = train(objective, steps, training)
+        last = train(made.objective, steps, training)
         if worker.is_main and not context.plan_only:
-            if config.data.evaluate_on:
-                log.write(context.step, metrics := evaluate())
-                last = last | metrics
             record: dict[str, Any] = {"objective": config.objective.name}
             record |= {"corpus": made.corpus.manifest}
             record |= {"init": config.init, "seed": config.seed, "metrics": last}
@@ -156,64 +137,6 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
                 for model in (directory, *directory.glob("generator")):
                     tokenizer.save_pretrained(model)
                 write_model_record(directory, **record)
-            log.finish(last)
+            training.journal.finish(last)
     worker.barrier()
     return last
-
-
-def early_probe(
-    config: PretrainConfig, objective: Objective, tokenizer: Any, context: RunContext
-) -> dict[str, float]:
-    """Return ``eval/<data set>/<metric>`` of a fine-tuned copy of the current encoder. The
-    pre-training is not affected, and only the metrics are kept. ``context`` is the pre-training's.
-
-    Raises ``InterruptedRunError`` for a stop request meanwhile.
-    """
-    found: dict[str, float] = {}
-    steps = dict.fromkeys(("steps", "save_every_steps", "log_every_steps"), _STEPS)
-    with tempfile.TemporaryDirectory(prefix=".probe-", dir=config.run_dir) as place:
-        encoder = Path(place) / "encoder"
-        objective.export(encoder)
-        tokenizer.save_pretrained(encoder)
-        for name in config.data.evaluate_on:
-            tuning = FinetuneConfig(
-                run_dir=Path(place) / name,
-                init=str(encoder),
-                seed=config.seed,
-                console="quiet",
-                data=_data(config, name),
-                optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": 3e-4}),
-                training=FinetuneConfig().training.model_copy(update=steps),
-            )
-            try:
-                # Rows, steps and notices of preemption are those of the pre-training alone.
-                metrics = run_training(tuning, RunContext(stop=context.stop)).metrics
-            except InterruptedRunError:
-                raise InterruptedRunError(
-                    f"stopped while a copy of the encoder was fine-tuned on {name}\n"
-                    f"  kept: what {config.run_dir} holds of the pre-training\n"
-                    "  to resume, run the same command"
-                ) from None
-            found |= {key: value for key, value in metrics.items() if key.startswith("eval/")}
-    return found
-
-
-def require_probe(config: PretrainConfig) -> None:
-    """Raise ``DataError`` if a data set of the probe has no files: else the first error would come
-    at the first probe.
-    """
-    require_splits(
-        (split for name in config.data.evaluate_on for split in _data(config, name).splits()),
-        "name data sets that are there (data.evaluate_on=[...]) or their directory (data.root=...)",
-    )
-
-
-def _data(config: PretrainConfig, dataset: str) -> FinetuneDataConfig:
-    return FinetuneDataConfig(
-        dataset=dataset,
-        root=config.data.root,
-        batch_size=32,
-        max_length_tokens=min(64, config.data.max_length_tokens),
-        max_rows=20_000,
-        max_judged_rows=2000,
-    )

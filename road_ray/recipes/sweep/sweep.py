@@ -20,7 +20,6 @@ from road_ray.distributed.tune.search_config import StageDemand
 from road_ray.errors import DivergedError, ResourceError
 from road_ray.recipes.preflight_checks import require_init, require_splits
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.pretraining.pretrain import require_probe
 from road_ray.recipes.run_directory.recorded_config import require_same
 from road_ray.recipes.run_directory.run import lock_run_directory
 from road_ray.recipes.sweep.config import SweepConfig
@@ -175,9 +174,7 @@ def check_sources(config: SweepConfig) -> tuple[StageDemand, ...]:
         stages.append(StageDemand(workers, base.gpus_per_worker, least, teachers=own))
         if any(key.startswith(_DATA) for key in drawn):
             continue
-        if isinstance(base, PretrainConfig):
-            require_probe(base)
-        else:
+        if not isinstance(base, PretrainConfig):
             require_splits(base.data.splits(), "overrides.data.root=DIRECTORY of the data sets")
     return tuple(stages) if any(stage.workers or stage.teachers for stage in stages) else ()
 
