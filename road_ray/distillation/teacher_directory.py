@@ -96,16 +96,6 @@ def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
             )
 
 
-def refuse_random(directory: Path, missing: Sequence[str]) -> None:
-    """Raise ``CheckpointError`` if weights of a teacher are not in its files."""
-    if missing:
-        raise CheckpointError(
-            f"{directory}: {len(missing)} weights are not in the file "
-            f"and would be random: {list(missing[:3])}\n"
-            "  fix: save the fine-tuned model whole with save_pretrained"
-        )
-
-
 def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
     head, where = HEADS.get(type(task.kind)), directory / "config.json"
     if head is None:
