@@ -73,7 +73,6 @@ def sweep(
 def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
     """Yield the ten best trials of one metric, the best of them, and whether they differ."""
     from road_ray.recipes.sweep.trials import model_of
-    from road_ray.reporting.pages.sweep_page import tie
     from road_ray.reporting.records.sweep_record import read_sweep
 
     metric, larger = config.metric[0], config.mode[0] == "max"
@@ -93,7 +92,7 @@ def _result(done: Sweep, config: SweepConfig) -> Iterator[str]:
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
         yield f"best: trial {trial.number}: {values}  {drawn}"
         yield f"  model: {model_of(done.directory, trial, config)}"
-    if tied := tie(read_sweep(done.directory)):
+    if tied := read_sweep(done.directory).tie:
         yield tied
     page, study = done.directory / "report.html", done.directory / "study.journal"
     yield f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}"

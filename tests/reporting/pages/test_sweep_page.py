@@ -9,7 +9,7 @@ import pytest
 
 from road_ray.errors import DataError
 from road_ray.reporting.pages.page import Table, render
-from road_ray.reporting.pages.sweep_page import SweepPlots, sweep_page, tie
+from road_ray.reporting.pages.sweep_page import curves, figures, front, surface, sweep_page
 from road_ray.reporting.records.sweep_record import Sweep, is_sweep, read_sweep
 from tests.sweeps import study_of
 
@@ -47,7 +47,7 @@ def test_one_seed_is_measured_by_the_evaluated_rows(tmp_path, rows, tied):
     place = tmp_path / "trials" / "0000" / "run" / "predictions" / "sst2"
     place.mkdir(parents=True)
     (place / "diagnostics.json").write_text(json.dumps({"rows": rows}))
-    sentence = tie(sweep([80.0, 82.0, 79.0, 81.0], tmp_path))
+    sentence = sweep([80.0, 82.0, 79.0, 81.0], tmp_path).tie
     assert bool(sentence) is tied
     if tied:
         assert "4 trials between 79 and 82" in sentence
@@ -59,9 +59,9 @@ def test_several_seeds_are_measured_by_their_deviation(tmp_path):
     the range of three equal models stays below 4.34 of it (six degrees of freedom), 2.5 points.
     """
     close = sweep([80.0, 80.5, 82.4], tmp_path, deviation=1.0, seeds=3)
-    assert "over 3 seeds one value is uncertain by ± 0.58" in tie(close)
+    assert "over 3 seeds one value is uncertain by ± 0.58" in close.tie
     far = sweep([80.0, 80.5, 82.6], tmp_path, deviation=1.0, seeds=3)
-    assert tie(far) == ""
+    assert far.tie == ""
 
 
 def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
@@ -81,7 +81,7 @@ def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
 
 @pytest.fixture(scope="module")
 def drawn(sweep_directory):
-    return SweepPlots(read_sweep(sweep_directory))
+    return read_sweep(sweep_directory)
 
 
 def labels(axis):
@@ -101,15 +101,15 @@ def test_importance_is_that_of_the_best_trials_in_either_direction(tmp_path, dir
     values = [sign * (10 * max(0.0, one["much"] - 0.8) + 0.1 * one["little"]) for one in keys]
     trials = [(one, [value] * metrics) for one, value in zip(keys, values, strict=True)]
     sweep = Sweep(study_of(trials, ("m", "k")[:metrics], direction), tmp_path)
-    assert SweepPlots(sweep).importances["much"] > 0.9
+    assert sweep.importances["much"] > 0.9
 
 
 def test_there_is_a_slice_for_every_key(drawn):
-    wrong, temperature, rule = drawn.all()[-3:]
+    wrong, temperature, rule = figures(drawn)[-3:]
     titles = ("weighting.wrong", "distillation.temperature", "weighting.rule")
     assert (wrong.title, temperature.title, rule.title) == titles
     assert temperature.axes.get_xscale() == "log"
-    assert drawn.surface().title.startswith("temperature ")
+    assert surface(drawn).title.startswith("temperature ")
     assert len(labels(rule.axes.xaxis)) == 2
     (dots,) = wrong.axes.collections
     assert trials_of(dots) == list(range(11))
@@ -122,14 +122,14 @@ def test_words_that_begin_alike_have_a_place_each(tmp_path):
     for number, word in enumerate(words.choices):
         told = {"params": {"init": word}, "distributions": {"init": words}}
         study.add_trial(optuna.trial.create_trial(value=float(number), **told))
-    plot = SweepPlots(Sweep(study, tmp_path)).all()[-1]
+    plot = figures(Sweep(study, tmp_path))[-1]
     (dots,) = plot.axes.collections
     assert list(dots.get_offsets()[:, 0]) == [1, 0]
     assert labels(plot.axes.xaxis) == ["runs/pretrained…"] * 2
 
 
 def test_curves_mark_the_best(drawn):
-    (lines,) = drawn.curves().axes.collections
+    (lines,) = curves(drawn).axes.collections
     assert len(lines.get_segments()) == 12
     bold = [t for t, w in zip(trials_of(lines), lines.get_linewidths(), strict=True) if w > 2]
     assert bold == [7]
@@ -140,7 +140,7 @@ def test_two_metrics_have_a_front(front_directory):
     page = sweep_page(sweep)
     assert page.tiles[1][0] == "on the Pareto front"
     assert "highest eval/squad_v2/f1 and lowest cost/seconds" in page.about
-    axes = SweepPlots(sweep).front().axes
+    axes = front(sweep).axes
     assert len(trials_of(axes.collections[0])) == 11
     assert 1 <= len(axes.lines[0].get_xdata()) < 11
 
@@ -149,7 +149,7 @@ def test_a_sweep_without_a_complete_trial_has_its_history(tmp_path):
     study = study_of([])
     study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))
     empty = Sweep(study, tmp_path)
-    assert [plot.title for plot in SweepPlots(empty).all()] == ["History: m"]
+    assert [plot.title for plot in figures(empty)] == ["History: m"]
     assert "No trial is complete yet." in render(sweep_page(empty))
 
 
