@@ -31,7 +31,6 @@ def batch_inference(
     *arguments: object,
     actors: str = "predictors",
     workers: int | None = None,
-    cpus: float = 1.0,
     gpus: float = 0.0,
     address: str | None = None,
 ) -> Iterator[Answer[Item, Result]]:
@@ -51,11 +50,11 @@ def batch_inference(
 
         from road_ray.distributed.room import fitting, room
 
-        resources = {name: share for name, share in (("CPU", cpus), ("GPU", gpus)) if share}
+        resources = {"CPU": 1.0, **({"GPU": gpus} if gpus else {})}
         workers = workers or max(1, fitting(ray.available_resources(), resources, 1))
         room(actors, workers, resources)
         actor_class = ray.remote(InferenceActor).options(
-            num_cpus=cpus,
+            num_cpus=1,
             num_gpus=gpus,
             max_restarts=_RESTARTS,
             max_task_retries=_RETRIES,

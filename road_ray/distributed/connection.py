@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from road_ray.distributed.room import SCALE_UP_VARIABLE
+from road_ray.distributed.room import SCALE_UP_VARIABLE, no_room
 from road_ray.errors import ClusterError
 from road_ray.system.files import CACHE
 
@@ -60,13 +60,10 @@ def check_machine(workers: int, address: str | None) -> None:
     Called before the data are read and the cluster starts, which takes half a minute.
     """
     cores = os.cpu_count() or workers
-    if workers <= cores or address_of(address) or is_joined():
-        return
-    raise ClusterError(
-        f"workers = {workers} do not fit on this machine: each needs a core, and it has {cores}"
-        f"\n  fix: --workers {cores} or fewer, or the address of a larger cluster (--address)\n"
-        "  kept: nothing was started"
-    )
+    if workers > cores and not (address_of(address) or is_joined()):
+        problem = f"workers = {workers} do not fit on this machine: each needs a core"
+        fix = f"--workers {cores} or fewer, or the address of a larger cluster (--address)"
+        raise no_room(problem, {"CPU": str(workers)}, {"CPU": cores}, fix)
 
 
 def is_joined() -> bool:

@@ -9,6 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from road_ray.errors import ClusterError, ConfigError, ResourceError
@@ -29,16 +30,13 @@ def scale_up_seconds() -> float:
     number of seconds.
     """
     text = os.environ.get(SCALE_UP_VARIABLE) or "0"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise ConfigError(
-            f"{SCALE_UP_VARIABLE}={text}: no number of seconds\n"
-            "  allowed: 0 (the cluster adds no machines) or more, such as 1200"
-        )
-    return seconds
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise ConfigError(
+        f"{SCALE_UP_VARIABLE}={text}: no number of seconds\n"
+        "  allowed: 0 (the cluster adds no machines) or more, such as 1200"
+    )
 
 
 def room(
