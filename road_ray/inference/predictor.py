@@ -134,16 +134,14 @@ class Predictor:
         inputs = [{"text": row} if isinstance(row, str) else row for row in rows]
         return list(self.predict((f"row {number}", row) for number, row in enumerate(inputs)))
 
-    def predict(
-        self, rows: Iterable[tuple[str, Row]], chunk_rows: int = CHUNK_ROWS
-    ) -> Iterator[Prediction]:
+    def predict(self, rows: Iterable[tuple[str, Row]]) -> Iterator[Prediction]:
         """Yield one prediction for each row, in order, with bounded memory.
 
         Each row comes with its place (``file:line``) for messages. Raises ``DataError`` for a row
         without the fields of the model.
         """
         waiting = iter(rows)
-        while chunk := list(islice(waiting, chunk_rows)):
+        while chunk := list(islice(waiting, CHUNK_ROWS)):
             named = [(where, self.trained.named(row)) for where, row in chunk]
             yield from self.predict_rows(named)
 
