@@ -20,7 +20,6 @@ from road_ray.models.encoder import model_directory
 from road_ray.recipes.config import CombineConfig, EvaluateDataConfig, RunConfig
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_init, require_splits
 from road_ray.recipes.pretraining.preview import flops_per_step
-from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.several_runs import single_teachers
 from road_ray.recipes.train.config import (
     DistillConfig,
@@ -284,7 +283,7 @@ class Experiment:
             "seed": seed,
             "init": str(config.run_dir / after[-1]) if after else config.init,
             "run_dir": config.run_dir / at,
-            "training": mirrored_below(training, Path(at)),
+            "training": training.mirrored_below(Path(at)),
             "console": config.console,
             "tracking": config.tracking,
         }

@@ -27,7 +27,6 @@ from road_ray.evaluation.seed_statistics import means
 from road_ray.recipes.config import IN_THIS_PROCESS
 from road_ray.recipes.evaluate import evaluate_ensemble
 from road_ray.recipes.preflight_checks import check_evaluated_once, require_plain_head
-from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.train import train as single
 from road_ray.recipes.train.config import (
@@ -120,7 +119,7 @@ def _inner(
     """Return run ``number`` of the runs of ``config``, in ``place`` below its run directory."""
     own = {
         "run_dir": config.run_dir / place,
-        "training": mirrored_below(config.training, place),
+        "training": config.training.mirrored_below(place),
         "seed": config.seed + number,
     }
     return override(as_base(kind, config.model_copy(update=own)), changes)

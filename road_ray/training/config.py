@@ -5,7 +5,8 @@ every verb that trains. ``training/optimizer.py`` consumes the first, ``training
 modules that it calls the second.
 """
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt
 
@@ -141,3 +142,13 @@ class TrainingConfig(Config):
         """
         given = self.keep_checkpoints_at_end
         return default if given is None else given
+
+    def mirrored_below(self, place: Path) -> Self:
+        """Return the settings of a run inside another, with its mirror below the other's. ``place``
+        is its directory relative to the other's.
+        """
+        if self.mirror is None:
+            return self
+        from road_ray.system.remote_files import address_below  # with pyarrow
+
+        return self.model_copy(update={"mirror": address_below(self.mirror, place)})

@@ -16,9 +16,7 @@ from road_ray.config.schema import Key, at
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs, read_own
 from road_ray.system.files import hashes_of, problems_of, write_json_atomic
-from road_ray.system.remote_files import address_below
 from road_ray.training.checkpoint_directory import MANIFEST
-from road_ray.training.config import TrainingConfig
 
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
@@ -76,15 +74,6 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
             "  kept: that run, as it is"
         )
     return any(is_below(key, extends) for key in differing)
-
-
-def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:
-    """Return the training settings of a run inside another, with its mirror below the other's.
-    ``place`` is its directory relative to the other's.
-    """
-    if training.mirror is None:
-        return training
-    return training.model_copy(update={"mirror": address_below(training.mirror, place)})
 
 
 class _Manifest(BaseModel):

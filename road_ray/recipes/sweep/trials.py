@@ -30,7 +30,6 @@ from road_ray.errors import ConfigError, Problem, ResourceError, did_you_mean
 from road_ray.evaluation.seed_statistics import summary
 from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
-from road_ray.recipes.run_directory.recorded_config import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig, locate
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.system.files import write_text_atomic
@@ -197,7 +196,7 @@ def runs_of(
         sweep_keys["seed"] = base.seed + number
         # A trial's directory is trials/NNNN of the sweep.
         place_below = at.relative_to(directory.parents[1])
-        sweep_keys["training.mirror"] = mirrored_below(base.training, place_below).mirror
+        sweep_keys["training.mirror"] = base.training.mirrored_below(place_below).mirror
         if runs:
             sweep_keys["init"] = runs[-1][1].run_dir
         teaching = base.distillation if isinstance(base, DistillConfig) else None

@@ -13,7 +13,6 @@ from road_ray.experiment.expand import Experiment
 from road_ray.recipes.run_directory.recorded_config import (
     RECORD,
     load_recorded,
-    mirrored_below,
 )
 from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
@@ -73,8 +72,8 @@ def test_runs_inside_a_run_have_copies_where_their_directories_are(inner):
 
 
 def test_without_a_mirror_there_is_none_below():
-    assert mirrored_below(TrainingConfig(), Path("a")).mirror is None
-    below = mirrored_below(TrainingConfig(mirror="/disk/what?/"), Path("a/b"))
+    assert TrainingConfig().mirrored_below(Path("a")).mirror is None
+    below = TrainingConfig(mirror="/disk/what?/").mirrored_below(Path("a/b"))
     assert below.mirror == "/disk/what?/a/b"
     with pytest.raises(ValueError, match="at least 1 character"):  # it was the working directory
         TrainingConfig(mirror="")
