@@ -61,7 +61,10 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
     every = finetunings(config)
     if context is not None and context.plan_only:
         if config.pool:
-            raise ConfigError("pool: is not planned whole\n  fix: pool={} data.dataset=ONE_OF_IT")
+            raise ConfigError(
+                "pool: is not planned whole\n"
+                "  fix: plan one of it: data.dataset=..., and no preset with a pool"
+            )
         return single.run_training(every[0], context)  # all cost the same
     check_evaluated_once((x.data.dataset, x.data.evaluated_on) for x in every)
     named = {str(finetuning.run_dir): finetuning for finetuning in every}
