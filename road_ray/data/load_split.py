@@ -221,7 +221,9 @@ def has_files(name: str, split: str, source: SourceConfig) -> bool:
     """Return True if a data set has the files of a split, or comes from the hub."""
     root = root_of(name, source)
     entry, _ = find_dataset(name, source)
-    return split in entry.splits and (root is None or None not in found_paths(entry, root, split))
+    return split in entry.splits and (
+        root is None or None not in found_paths(entry, root, split).values()
+    )
 
 
 def read_examples(

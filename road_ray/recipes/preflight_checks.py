@@ -10,7 +10,7 @@ from typing import Any
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import Split, check_own_names, find_dataset, has_files, root_of
-from road_ray.data.readers.layouts import file_names
+from road_ray.data.readers.layouts import found_paths
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, MultiLabel, Span, Tag
 from road_ray.errors import ConfigError, DataError, did_you_mean
 from road_ray.objectives.pretraining.registry import objective_class
@@ -82,7 +82,7 @@ def require_splits(needed: Iterable[tuple[str, str, SourceConfig]], fix: str) ->
             own_head(task.head, f"data.sets.{name}.head")
         if has_files(name, split, source) or (root := root_of(name, source)) is None:
             continue
-        for file in file_names(dataset, split):
+        for file in found_paths(dataset, root, split):
             expected[str(Path(dataset.folder) / file)] = None
         missing[f"{name} ({split})"] = root
     if missing:

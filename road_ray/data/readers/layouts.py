@@ -37,7 +37,6 @@ from road_ray.errors import ConfigError, DataError, RoadError, shorten
 from road_ray.system.files import nearest_path
 from road_ray.system.own_names import named_object
 
-SPLITS = ("train", "dev", "test")
 _NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
 # QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
 _MAX_RAGGED_FRACTION = 1e-3
@@ -231,14 +230,13 @@ def read_split(
     ``unlabelled``; those of test may be hidden. Raises ``DataError`` if a file is missing or
     damaged, ``ConfigError`` if the entry has no such split.
     """
-    layout, names = LAYOUTS[dataset.layout], file_names(dataset, split)
     labelled = split != "test" and not unlabelled
-    if root is None:
+    if root is None and split in dataset.splits:
         rows: Rows = hub_rows(dataset, split)
         columns = (dataset.hub and dataset.hub.columns) or dataset.columns
         return table_examples(dataset.name, rows, replace(dataset, columns=columns), labelled)
-    examples: list[Example] = []
-    for name, path in zip(names, found_paths(dataset, root, split), strict=True):
+    examples, root = list[Example](), root or Path()
+    for name, path in found_paths(dataset, root, split).items():
         if path is None:
             first, *others = _candidates(dataset, root, name)
             folder, expected = first.parent, Path(dataset.folder) / name
@@ -254,7 +252,7 @@ def read_split(
             )
         columns = (split == "test" and dataset.test_columns) or dataset.columns
         if dataset.reader is None:
-            rows = layout.rows(path, columns, split != "test")
+            rows = LAYOUTS[dataset.layout].rows(path, columns, split != "test")
         else:
             rows = own_rows(dataset.reader, path)
         examples += table_examples(str(path), rows, replace(dataset, columns=columns), labelled)
@@ -356,27 +354,20 @@ def _with_label(
     return replace(example, label=None if label is None else named(label))
 
 
-def found_paths(dataset: Dataset, root: Path, split: str) -> list[Path | None]:
-    """Return the path of each file of a split, plain or compressed; None for one that is not there.
-    Raises ``ConfigError`` if the entry has no such split.
+def found_paths(dataset: Dataset, root: Path, split: str) -> dict[str, Path | None]:
+    """Return the path of each file of a split, plain or compressed, by the names in the entry; None
+    for one that is not there. Raises ``ConfigError`` if the entry has no such split.
     """
-    return [
-        next((path for path in _candidates(dataset, root, names) if path.exists()), None)
-        for names in file_names(dataset, split)
-    ]
-
-
-def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
-    """Return the files of a split. Raises ``ConfigError`` if the entry has no such split."""
-    if split not in SPLITS:
-        raise ConfigError(f"unknown split {split!r}; known: {', '.join(SPLITS)}")
-    names = dataset.splits.get(split)
-    if not names:
+    if split not in dataset.splits:
         raise ConfigError(
             f"data set {dataset.name!r} has no {split} split; it has: {', '.join(dataset.splits)}\n"
             f"  fix: name another data set, or give its entry a file for {split}"
         )
-    return (names,) if isinstance(names, str) else names
+    names = dataset.splits[split]
+    return {
+        name: next(filter(Path.exists, _candidates(dataset, root, name)), None)
+        for name in ((names,) if isinstance(names, str) else names)
+    }
 
 
 def _candidates(dataset: Dataset, root: Path, names: str) -> list[Path]:

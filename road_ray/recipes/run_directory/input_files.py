@@ -68,7 +68,7 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
         entry, _ = find_dataset(name, source)
         if below is None:
             continue
-        for path in filter(None, found_paths(entry, below, split)):
+        for path in filter(None, found_paths(entry, below, split).values()):
             files += table_files(path) if path.is_dir() else [path]
     return files
 

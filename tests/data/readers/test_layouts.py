@@ -98,7 +98,7 @@ def test_a_missing_file_says_what_was_looked_for(tmp_path):
 
 
 def test_an_unknown_split_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="unknown split 'valid'; known: train, dev, test"):
+    with pytest.raises(ConfigError, match="'sst2' has no valid split; it has: train, dev, test"):
         read_split(dataset("sst2"), tmp_path, "valid")
 
 
