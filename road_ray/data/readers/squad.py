@@ -74,7 +74,7 @@ def _questions_of(row: Row, where: str) -> Iterator[tuple[str, Row]]:
             for question in paragraph["qas"]:
                 place = f"{where}: question {question['id']!r}"
                 flat = {**question, "context": paragraph["context"]}
-                yield place, _quac_row(flat, place) if flat.keys() >= _OF_QUAC else flat
+                yield place, _quac_row(flat) if flat.keys() >= _OF_QUAC else flat
     elif _are_objects(row.get("qas"), "detected_answers"):
         for question in row["qas"]:
             place = f"{where}: question {question['qid']!r}"
@@ -241,20 +241,15 @@ def _mrqa_row(question: Row, where: str) -> dict[str, Any]:
     return found | {"answers": answers, "accepted": tuple(question.get("answers", ()))}
 
 
-def _quac_row(turn: Row, where: str) -> Row:
+def _quac_row(turn: Row) -> Row:
     """Return a question of QuAC (Choi et al. 2018) with its labels (``further``) and the answers of
     all annotators (``references``), and without the dialog before it.
 
     SQuAD's JSON; each question also has ``yesno`` and ``followup``, and an answer ``orig_answer``.
     A context ends with the word CANNOTANSWER, which is removed here. The answers are the spans of
     all annotators, that of ``orig_answer`` first; none if half of the annotators or more say
-    CANNOTANSWER, as in the official scorer. Raises ``DataError`` naming the question for a label
-    that QuAC does not have.
+    CANNOTANSWER, as in the official scorer.
     """
-    for field, known in (("yesno", _YES_NO), ("followup", _CONTINUE)):
-        if turn[field] not in known:
-            allowed = ", ".join(known)
-            raise DataError(f"{where}: {field} = {turn[field]!r}\n  allowed: {allowed}")
     answers = [turn["orig_answer"]] if "orig_answer" in turn else []
     answers += [answer for answer in turn["answers"] if answer not in answers]
     texts = [answer["text"] for answer in turn["answers"] or answers]
