@@ -133,16 +133,17 @@ _SPAN = (
 
 def final_metrics(config: Any) -> list[str]:
     """Return the metrics of a finished run that a sweep can optimize."""
-    trained, names, source = _reported(config)
-    if not isinstance(config, PretrainConfig):
-        names = config.data.evaluated_on
-    return trained + _of(names, source)
+    if isinstance(config, PretrainConfig):
+        names = objective_class(config.objective.name).metric_names
+        return [f"train/{name}" for name in names]
+    return _of(config.data.evaluated_on, config.data)
 
 
 def periodic_metrics(config: Any) -> list[str]:
     """Return the metrics that a run reports while it trains."""
-    trained, names, source = _reported(config)
-    return trained + (_of(names, source) if config.training.evaluate_every_steps else [])
+    if isinstance(config, PretrainConfig):
+        return final_metrics(config)
+    return _of(config.data.trained_on, config.data) if config.training.evaluate_every_steps else []
 
 
 def check_stopping_metric(config: Any) -> None:
@@ -162,7 +163,7 @@ def check_stopping_metric(config: Any) -> None:
         )
     if (metric := stopping.metric) is None:
         return
-    _, names, source = _reported(config)
+    names, source = config.data.trained_on, config.data
     allowed = _of(names, source)
     kinds = {name: find_dataset(name, source)[1].kind for name in names}
     further = [f"eval/{name}/" for name, kind in kinds.items() if isinstance(kind, Span | Tag)]
@@ -173,16 +174,6 @@ def check_stopping_metric(config: Any) -> None:
             f"  allowed: {', '.join(allowed)}\n"
             "  fix: name one of these, or leave it out for their mean\n  kept: nothing was started"
         )
-
-
-def _reported(config: Any) -> tuple[list[str], Sequence[str], SourceConfig]:
-    """Return the names of the losses and metrics of an objective, none of a supervised one, and the
-    data sets that are evaluated while training with their source.
-    """
-    if not isinstance(config, PretrainConfig):
-        return [], config.data.trained_on, config.data
-    names = objective_class(config.objective.name).metric_names
-    return [f"train/{name}" for name in names], (), SourceConfig()
 
 
 def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
