@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,24 +94,6 @@ class Evaluation:
             write_json_atomic(directory / DIAGNOSTICS, self.diagnostics | {"mistakes": wrong})
 
 
-def logits_of(
-    model: MultitaskModel,
-    features: Features,
-    *,
-    pad_id: int,
-    on_rows: OnRows | None = None,
-    group: Group | None = None,
-) -> list[NDArray[np.float32]]:
-    """Return a model's logits of every row, without dropout, as ``batched_logits`` does."""
-    was_training, kind = model.training, model.tasks[features.task].kind
-    place = model.eval().encoder.device
-    logits = batched_logits(
-        lambda batch: model(to_device(batch, place)), features, kind, pad_id, on_rows, group
-    )
-    model.train(was_training)
-    return logits
-
-
 @torch.inference_mode()
 def batched_logits(
     forward: Callable[[Batch], Tensor],
@@ -177,10 +158,18 @@ def evaluate_split(
     """
     encoder: Any = model.encoder
     dtype = autocast_dtype(precision, encoder.device, int(encoder.config.hidden_size))
-    with torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None):
-        ask = partial(logits_of, model, pad_id=pad_id, group=group)
-        logits = ask(split.features, on_rows=on_rows)
+    was_training, device = model.training, encoder.device
+
+    def ask(features: Features, on_rows: OnRows | None = None) -> list[NDArray[np.float32]]:
+        forward = lambda batch: model(to_device(batch, device))  # noqa: E731
+        kind = model.tasks[features.task].kind
+        return batched_logits(forward, features, kind, pad_id, on_rows, group)
+
+    model.eval()  # without dropout
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+        logits = ask(split.features, on_rows)
         further = _further(split, model.tasks, ask)
+    model.train(was_training)
     if group is not None and group.rank:
         return Evaluation({})
     evaluation = evaluate_logits(split, logits, rule)

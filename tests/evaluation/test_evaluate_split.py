@@ -22,7 +22,6 @@ from road_ray.evaluation.evaluate_split import (
     batched_logits,
     evaluate_logits,
     evaluate_split,
-    logits_of,
     mistakes,
 )
 from tests.pair import both
@@ -44,14 +43,16 @@ def split(world, tokenizer):
     return load
 
 
+def logits_of(model, chosen, group=None):
+    return batched_logits(model.eval(), chosen.features, chosen.task.kind, 0, group=group)
+
+
 @pytest.mark.parametrize("name", ["mnli", "squad_v2"])
 def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
     chosen = split(name)
-    model.train()
-    many = logits_of(model, chosen.features, pad_id=0)
-    assert model.training
+    many = logits_of(model, chosen)
     monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 1)
-    single = logits_of(model, chosen.features, pad_id=0)
+    single = logits_of(model, chosen)
     spans = name == "squad_v2"
     for row, one, length in zip(many, single, chosen.features.lengths, strict=True):
         assert row.shape == ((2, length) if spans else (3,))
@@ -60,7 +61,8 @@ def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
 
 def test_classes_are_scored_and_named(model, split):
     chosen = split("mnli")
-    evaluation = evaluate_split(model, chosen, pad_id=0)
+    evaluation = evaluate_split(model.train(), chosen, pad_id=0)
+    assert model.training
     predicted = np.array([task("mnli").kind.labels.index(label) for label in evaluation.labels])
     gold = chosen.features.gold["labels"]
     assert evaluation.metrics == {
@@ -73,9 +75,9 @@ def test_classes_are_scored_and_named(model, split):
 
 def test_an_evaluation_has_the_precision_of_the_training(model, split):
     chosen = split("mnli")
-    full = evaluate_logits(chosen, logits_of(model, chosen.features, pad_id=0)).diagnostics
+    full = evaluate_logits(chosen, logits_of(model, chosen)).diagnostics
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        reduced = evaluate_logits(chosen, logits_of(model, chosen.features, pad_id=0)).diagnostics
+        reduced = evaluate_logits(chosen, logits_of(model, chosen)).diagnostics
     assert full != reduced
     expected = {"fp32": full, "bf16": reduced, "auto": full}  # a narrow encoder on a CPU
     for precision, diagnostics in expected.items():
@@ -157,7 +159,7 @@ def shared(worker, given):
     """What each process does: every split with the other one."""
     predict._ROWS_AT_ONCE = 8
     for model, chosen, alone in given:
-        logits = logits_of(model, chosen.features, pad_id=0, group=worker)
+        logits = logits_of(model, chosen, worker)
         ours = evaluate_split(model, chosen, TUNED, pad_id=0, group=worker)
         if worker.is_main:
             assert all(map(np.array_equal, logits, alone["logits"]))
@@ -177,7 +179,7 @@ def test_two_processes_that_share_an_evaluation_find_what_one_does(
     few = split("sst2", max_judged_rows=3)  # one batch: one of the two has none
     given = []
     for chosen in (split("mnli"), split("squad_v2"), few):
-        alone = {"logits": logits_of(model, chosen.features, pad_id=0)}
+        alone = {"logits": logits_of(model, chosen)}
         alone["evaluation"] = evaluate_split(model, chosen, TUNED, pad_id=0)
         given.append((model, chosen, alone))
     both(shared, tmp_path, given, timeout_seconds=100)

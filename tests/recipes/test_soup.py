@@ -13,7 +13,7 @@ from road_ray.data import catalog
 from road_ray.data.load_split import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
+from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.config import CombineConfig
 from road_ray.recipes.evaluate import average_models, combine, evaluate_ensemble, greedy_members
@@ -128,7 +128,8 @@ def test_it_is_the_mean_of_what_each_model_says(named, world, monkeypatch):
     data = FinetuneDataConfig(root=str(world), dataset="sst2")
     split, task = load_split("sst2", "dev", data, tokenizer), catalog.task("sst2")
     pad_id = int(tokenizer.pad_token_id)
-    apart = [logits_of(load_trained(name, task), split.features, pad_id=pad_id) for name in named]
+    models = [load_trained(name, task).eval() for name in named]
+    apart = [batched_logits(model, split.features, task.kind, pad_id) for model in models]
     expected = evaluate_logits(split, list(np.mean(apart, axis=0))).metrics
     figures = evaluate_ensemble(named, data, ["sst2"])
     assert figures == pytest.approx({f"eval/sst2/ensemble_{k}": v for k, v in expected.items()})
