@@ -64,32 +64,29 @@ class Evaluation:
 
     ``threshold`` is the no-answer threshold of span predictions, or those of several labels. If it
     is None, there are no ``at_threshold_*`` metrics, and predictions follow the untuned rule.
-    ``limit`` is the threshold that predictions follow. ``temperature`` is that of the probabilities
-    of classes, choices and several labels; if it is None, there are no metrics of calibration.
+    ``temperature`` is that of the probabilities of classes, choices and several labels; if it is
+    None, there are no metrics of calibration. ``labels`` are the predictions, of ``spans`` texts.
     """
 
     metrics: dict[str, float]
     threshold: float | Thresholds | None = None
     spans: Sequence[SpanPrediction] = ()
-    limit: float = 0.0
     temperature: float | None = None
     labels: Sequence[str | Sequence[str]] = ()
     split: Split | None = None
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
-        """Write predictions in the official JSON layout of SQuAD, or the label or labels of each
-        example; ``diagnostics.json`` beside them has what the pages of reports draw.
+        """Write the answer, the label or the labels of each example, of spans in the official JSON
+        layout of SQuAD; ``diagnostics.json`` beside them has what the pages of reports draw.
         """
         assert self.split is not None, "rank 0 alone has predictions"
-        rows, labels = self.split.examples, self.labels
+        pairs = list(zip(self.split.examples, self.labels, strict=True))
+        of_rows = {row.id: label for row, label in pairs}
+        write_json_atomic(directory / "predictions.json", of_rows, ascii_only=False)
         if self.spans:
-            texts = squad.write_predictions(directory, self.spans, self.limit)
-            labels = [texts[row.id] for row in rows]
-        else:
-            of_rows = {row.id: label for row, label in zip(rows, labels, strict=True)}
-            write_json_atomic(directory / "predictions.json", of_rows, ascii_only=False)
-        wrong = mistakes(zip(rows, labels, strict=True), self.split.task.kind)
+            squad.write_candidates(directory, self.spans)
+        wrong = mistakes(pairs, self.split.task.kind)
         if wrong["rows"]:  # are labelled
             write_json_atomic(directory / DIAGNOSTICS, self.diagnostics | {"mistakes": wrong})
 
@@ -289,16 +286,18 @@ def _evaluate_spans(
     predictions = best_spans(split.features, examples, logits, joint=joint)
     known = [example for example in examples if example.labelled]
     threshold = None if isinstance(rule.threshold, Mapping) else rule.threshold
-    if not known:
-        limit = np.inf if threshold is None else threshold
-        return Evaluation({}, threshold, predictions, limit, split=split)
-    texts = {answer.id: answer.text for answer in predictions}
-    scored = squad.Scored(known, texts, {answer.id: answer.null_odds for answer in predictions})
-    if threshold is None and rule.tune and scored.untuned == 0.0:
-        _, threshold = scored.best()
-    limit = scored.untuned if threshold is None else threshold
-    found, diagnostics = scored.metrics(threshold), scored.diagnostics(limit)
-    return Evaluation(found, threshold, predictions, limit, split=split, diagnostics=diagnostics)
+    limit = np.inf if threshold is None else threshold
+    found, diagnostics = dict[str, float](), dict[str, Any]()
+    if known:
+        texts = {answer.id: answer.text for answer in predictions}
+        scored = squad.Scored(known, texts, {answer.id: answer.null_odds for answer in predictions})
+        if threshold is None and rule.tune and scored.untuned == 0.0:
+            _, threshold = scored.best()
+        limit = scored.untuned if threshold is None else threshold
+        found, diagnostics = scored.metrics(threshold), scored.diagnostics(limit)
+    answers = ["" if answer.null_odds > limit else answer.text for answer in predictions]
+    more: dict[str, Any] = {"labels": answers, "split": split, "diagnostics": diagnostics}
+    return Evaluation(found, threshold, predictions, **more)
 
 
 _SHOWN = 8  # examples per data set

@@ -265,22 +265,15 @@ def _bag_f1(gold: list[str], predicted: list[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def write_predictions(
-    directory: Path, predictions: Sequence[SpanPrediction], threshold: float
-) -> dict[str, str]:
-    """Write ``predictions.json``, ``nbest_predictions.json``, ``null_odds.json``, as BERT does;
-    return the first, the answers by id.
-
-    The official script reads the first (threshold applied) and the last (as ``--na-prob-file``).
-    ``nbest_predictions.json`` holds spans only, without an entry for "no answer".
+def write_candidates(directory: Path, predictions: Sequence[SpanPrediction]) -> None:
+    """Write ``nbest_predictions.json`` and ``null_odds.json``, as BERT does, beside
+    ``predictions.json``. The official script reads the latter (as ``--na-prob-file``); the former
+    holds spans only, without an entry for "no answer".
     """
     columns = ("text", "probability", "start_logit", "end_logit")  # of BERT's file
     listed = {
         p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
         for p in predictions
     }
-    texts = {p.id: "" if p.null_odds > threshold else p.text for p in predictions}
-    write_json_atomic(directory / "predictions.json", texts, ascii_only=False)
     write_json_atomic(directory / "nbest_predictions.json", listed, ascii_only=False)
     write_json_atomic(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})
-    return texts

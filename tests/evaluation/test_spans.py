@@ -11,7 +11,7 @@ import pytest
 from road_ray.data.examples import Answer, Features, SpanExample
 from road_ray.evaluation import spans
 from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
-from road_ray.evaluation.squad import Scored, write_predictions
+from road_ray.evaluation.squad import Scored, write_candidates
 
 
 def example(id_, context, *golds):
@@ -169,13 +169,12 @@ def test_answerability_by_hand():
     assert (bold["no_answer_precision"], bold["answerability_accuracy"]) == (0.0, 100.0)
 
 
-def test_written_predictions_read_back(tmp_path):
+def test_written_candidates_read_back(tmp_path):
     target = tmp_path / "eval" / "squad_v2"
-    write_predictions(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)], 0.0)
-    write_predictions(target, PREDICTIONS, 0.0)  # again, over the first
+    write_candidates(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)])
+    write_candidates(target, PREDICTIONS)  # again, over the first
     read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in target.iterdir()}
-    assert set(read) == {"predictions.json", "nbest_predictions.json", "null_odds.json"}
-    assert read["predictions.json"] == {"a": "x", "c": "", "b": "no", "d": ""}
+    assert set(read) == {"nbest_predictions.json", "null_odds.json"}
     assert read["null_odds.json"] == {"a": -3.0, "c": 1.0, "b": -1.0, "d": 4.0}
     assert read["nbest_predictions.json"]["c"] == [
         {"text": "y", "probability": 1.0, "start_logit": 0.5, "end_logit": 0.5}
