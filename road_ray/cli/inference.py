@@ -112,12 +112,15 @@ def _chosen(
     """Return the choice of --column, --keep and --ignore. If the model records its own columns they
     are checked against the first row, before torch is imported; else ``input_rows`` does so later.
     """
+    from road_ray.data.model_files import head_directory, model_record
     from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 
     columns, keep, ignore = words
     fields = dict(_column(word, "--column") for word in columns)
     copied = dict(_column(word if "=" in word else f"{word}={word}", "--keep") for word in keep)
-    chosen, trained = ColumnChoice(fields, copied, ignore), TrainedInput.of_model(model, head)
+    chosen, place = ColumnChoice(fields, copied, ignore), Path(model).expanduser()
+    record = model_record(head_directory(place, head)) if place.is_dir() else {}
+    trained = TrainedInput.of_record(record)
     if source != STDIN and trained.fields:
         next(input_rows(source, chosen, trained))
     return chosen

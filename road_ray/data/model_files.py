@@ -14,7 +14,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.errors import CheckpointError, shorten
+from road_ray.errors import CheckpointError, ConfigError, shorten
 from road_ray.system.files import read_json, sha256_of
 
 if TYPE_CHECKING:
@@ -85,6 +85,25 @@ def head_or_only(directory: Path, task: Task, dataset: str) -> Path:
             f"  fix: name one of its heads: {directory / 'heads'}/ {', '.join(heads)}"
         )
     return head or directory
+
+
+def head_directory(model: str | Path, head: str | None) -> Path:
+    """Return the directory of the chosen head of a model. A multi-task model has one for each task;
+    one with further heads, such as those of QuAC, has its own by default.
+    """
+    place = locate_model(model)
+    heads = {path.parent.name: path.parent for path in sorted(place.glob("heads/*/config.json"))}
+    if not heads and head is not None:
+        raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
+    own = model_record(place).get("task")
+    if not heads or (own is not None and own not in heads and head in (None, own)):
+        return place
+    if head in heads or (head is None and len(heads) == 1):
+        return heads[head or next(iter(heads))]
+    raise ConfigError(
+        f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
+        f"  fix: name one, such as --head {next(iter(heads))}, in Python head=..."
+    )
 
 
 def model_record(directory: Path) -> dict[str, Any]:

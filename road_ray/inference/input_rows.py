@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.inspection.data_files import layout_of
-from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.squad import flat_rows
 from road_ray.data.readers.tables import (
@@ -29,7 +28,7 @@ from road_ray.data.readers.tables import (
 )
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError, shorten
-from road_ray.system.files import STDIN, check_input, read_json
+from road_ray.system.files import STDIN, check_input
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -60,19 +59,6 @@ class TrainedInput:
     def of_record(cls, record: Mapping[str, Any], usual: tuple[str, ...] = ()) -> TrainedInput:
         """Return that of a model's ``road_ray.json``."""
         return cls(record.get("columns") or {}, record.get("id_column"), usual)
-
-    @classmethod
-    def of_model(cls, model: str, head: str | None = None) -> TrainedInput:
-        """Return that of a model or run directory, found without loading the model; of any other
-        model an empty one.
-        """
-        place = Path(model).expanduser()
-        for directory in (place / "hf", place):
-            whole = [] if head else [*directory.glob(MODEL_RECORD)]
-            records = whole or [*directory.glob(f"heads/{head or '*'}/{MODEL_RECORD}")]
-            if len(records) == 1:
-                return cls.of_record(read_json(records[0]))
-        return cls()
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.data.encode_examples import row_lengths
-from road_ray.data.model_files import locate_model, model_record, read_config, stored_head
+from road_ray.data.model_files import head_directory, model_record, read_config, stored_head
 from road_ray.data.task_and_dataset import (
     HEADS,
     SPECIAL_HEADS,
@@ -105,29 +105,11 @@ def task_of(model: str | Path) -> Task:
     return _head(str(model), None)[2]
 
 
-def head_directory(place: Path, head: str | None) -> Path:
-    """Return the directory of the chosen head. A multi-task model has one for each task; one with
-    further heads, such as those of QuAC, has its own by default.
-    """
-    heads = {path.parent.name: path.parent for path in sorted(place.glob("heads/*/config.json"))}
-    if not heads and head is not None:
-        raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
-    own = model_record(place).get("task")
-    if not heads or (own is not None and own not in heads and head in (None, own)):
-        return place
-    if head in heads or (head is None and len(heads) == 1):
-        return heads[head or next(iter(heads))]
-    raise ConfigError(
-        f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
-        f"  fix: name one, such as --head {next(iter(heads))}, in Python head=..."
-    )
-
-
 def _head(model: str, head: str | None) -> tuple[Path, dict[str, Any], Task]:
     """Return the directory of a head, its record and its task, whose name is that of the directory
     in a multi-task model, else that of the record, else that of the model.
     """
-    place = head_directory(locate_model(model_directory(model, "model")), head)
+    place = head_directory(model_directory(model, "model"), head)
     record = model_record(place)
     name = record.get("task") or Path(model).expanduser().resolve().name
     if place.parent.name == "heads":

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import Batch
-from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
+from road_ray.data.model_files import MODEL_RECORD, head_directory, model_hashes
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, Choose, special_head
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.errors import CheckpointError, ConfigError, require
 from road_ray.evaluation.metrics import threshold_entry
-from road_ray.inference.load_model import ONNX, OnnxModel, head_directory, load
+from road_ray.inference.load_model import ONNX, OnnxModel, load
 from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import input_names
 from road_ray.models.encoder import model_directory
@@ -50,7 +50,7 @@ def export(
         )
     target = check_new(output or place / "-".join(["onnx", *filter(None, (head, quantize))]))
     require("ONNX", "onnx", "onnx", "onnxruntime", "onnxscript")
-    source = head_directory(locate_model(model_directory(model, "model")), head)
+    source = head_directory(model_directory(model, "model"), head)
     predictor = load(model, head=head, device="cpu")
     with staged_directory(target) as staged:
         facts = export_onnx(predictor, staged, quantize)
