@@ -96,10 +96,3 @@ def test_a_student_learns_from_teachers_window_by_window(
         road("distill", *flags(chosen), "--run-dir", tmp_path / answers).good()
         runs[answers] = json.loads((tmp_path / answers / "metrics.json").read_text())
     assert runs["live"] == pytest.approx(runs["once"])
-
-
-def test_windows_of_pairs_are_refused_before_the_training(road, flags, sentiment, tmp_path):
-    chosen = sentiment | {"data.dataset": "mnli", "data.windows": "mean"}
-    road("finetune", *flags(chosen), "--run-dir", tmp_path / "run").refused(
-        2, "data.windows = mean: mnli has rows of two texts"
-    )

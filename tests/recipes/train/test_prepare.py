@@ -14,15 +14,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from transformers import AutoModelForSequenceClassification
 
 import road_ray as rr
-from road_ray.config import load
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import SpanExample, TextExample
 from road_ray.data.load_split import load_split
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.recipes.train.config import FinetuneConfig, StudentConfig
-from road_ray.recipes.train.mixture import check_mixture
+from road_ray.recipes.train.config import StudentConfig
 from road_ray.recipes.train.prepare import _class_weights, count_overlap
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.published import publish
@@ -59,20 +57,6 @@ def test_training_follows_the_weights_and_equal_ones_change_nothing(sentiment, t
     assert torch.equal(weights(**ones), plain)
     assert not torch.equal(weights(**{"data.class_weights": {"positive": 9.0}}), plain)
     assert not torch.equal(weights(**{"data.label_smoothing": 0.1}), plain)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "words"),
-    [
-        ({"data.dataset": "stsb", "data.class_weights": "balanced"}, "several labels or tags"),
-        ({"data.dataset": "squad_v2", "data.label_smoothing": 0.1}, "tasks of labels"),
-        ({"data.class_weights": {"positiv": 2.0}}, "did you mean 'positive'"),
-        ({"data.class_weights": {"positive": -1.0}}, "value >= 0"),
-    ],
-)
-def test_what_the_loss_does_not_have_is_refused(chosen, words):
-    with pytest.raises(ConfigError, match=words):
-        check_mixture(load(FinetuneConfig, overrides=chosen))
 
 
 def row(*texts: str, label: str | None = "0") -> TextExample:

@@ -191,6 +191,7 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
     assert "sst2: 204 rows; 3 teachers, rule correctness" in caplog.text
 
 
+PAIRS = {"data.dataset": "mnli", "data.evaluate_on": "null"}
 MAPS = {"distillation.matching.attention_weight": 0.5, "encoder.attention": "sdpa"}
 ONE, LOSSES = {"distillation.num_teachers": 1}, {"distillation.average_loss": True}
 MISTAKES = [
@@ -202,6 +203,10 @@ MISTAKES = [
     ("finetune", {"init": "/"}, 4, "no config.json there"),
     ("finetune", {"init": "PRETRAINEDD"}, 2, "no such directory; did you mean '"),
     ("finetune", {"init": "PRETRAINED/zzz"}, 2, "name one in PRETRAINED"),
+    ("finetune", PAIRS | {"data.windows": "mean"}, 2, "windows = mean: mnli has rows of two texts"),
+    ("finetune", {"data.class_weights": "balanced"}, 2, "several labels or tags"),
+    ("finetune", {"data.label_smoothing": 0.1}, 2, "tasks of labels"),
+    ("distill", {"data.class_weights.positiv": 2.0}, 2, "did you mean 'positive'"),
     *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
     ("multitask", {"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
     ("plain", {"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
