@@ -13,7 +13,7 @@ from road_ray.data.model_files import head_for
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
-from road_ray.recipes.train.mixture import check_mixture, draws, loss_weights
+from road_ray.recipes.train.mixture import draws, loss_weights
 from road_ray.recipes.train.train import run_training
 from road_ray.verbs import configure, preset_config
 
@@ -97,15 +97,6 @@ def test_roads_preset_forgets_no_data_set():
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
         locate_teachers(config)
-
-
-@pytest.mark.parametrize("verb", ["multitask", "distill"])
-def test_keys_of_a_data_set_that_is_not_there_are_refused(verb):
-    sets = {"own": {"train": "a.csv", "text": "a", "labels": ["x", "y"]}, "onw": {"label": "b"}}
-    name = {"data.datasets": ["own"]} if verb == "multitask" else {"data.dataset": "own"}
-    config = configure(verb, overrides={"data.sets": sets, **name})
-    with pytest.raises(rr.errors.ConfigError, match=r"data.sets.onw: .* did you mean 'own'"):
-        check_mixture(config)
 
 
 @pytest.mark.parametrize("verb", ["multitask", "finetune"])

@@ -192,6 +192,8 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
 
 
 PAIRS = {"data.dataset": "mnli", "data.evaluate_on": "null"}
+OWN = {"train": "a.csv", "text": "a", "labels": ["x", "y"]}
+SETS = {"data.sets": {"own": OWN, "onw": {"label": "b"}}}
 MAPS = {"distillation.matching.attention_weight": 0.5, "encoder.attention": "sdpa"}
 ONE, LOSSES = {"distillation.num_teachers": 1}, {"distillation.average_loss": True}
 MISTAKES = [
@@ -208,6 +210,8 @@ MISTAKES = [
     ("finetune", {"data.label_smoothing": 0.1}, 2, "tasks of labels"),
     ("distill", {"data.class_weights.positiv": 2.0}, 2, "did you mean 'positive'"),
     *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
+    ("plain", SETS | {"data.datasets": ["own"]}, 2, "data.sets.onw: "),
+    ("distill", SETS | {"data.dataset": "own"}, 2, "did you mean 'own'"),
     ("multitask", {"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
     ("plain", {"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
     ("plain", {"data.datasets": ["squad_v2"], "data.max_length_tokens": 512}, 2, "128 positions"),
