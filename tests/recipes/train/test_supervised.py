@@ -6,10 +6,12 @@ import shutil
 import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, CTRLTokenizer
 
 import road_ray as rr
 from road_ray.training.monitoring.metrics_journal import read_rows
+from tests.conftest import SPANS
+from tests.published import publish
 
 VERBS = ("finetune", "multitask", "distill")
 SAVING = {"training.save_every_steps": 2, "training.keep_checkpoints": 9}
@@ -191,11 +193,49 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
     assert "sst2: 204 rows; 3 teachers, rule correctness" in caplog.text
 
 
+SENTENCES, LABELS = "ForSequenceClassification", ("negative", "positive")
+
+
+def with_slow_tokenizer(place):
+    """Give a model a tokenizer that knows no character offsets."""
+    (place / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
+    (place / "merges.txt").write_text("#version: 0.2\na b\n")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (place / name).unlink(missing_ok=True)
+    CTRLTokenizer(str(place / "vocab.json"), str(place / "merges.txt")).save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Models of other tokenizers and lengths; the first one fits."""
+    root = tmp_path_factory.mktemp("models")
+    publish(root / "fits", "bert", SENTENCES, labels=LABELS)
+    with_slow_tokenizer(publish(root / "slow", "bert", SENTENCES, labels=LABELS))
+    publish(root / "short", "roberta", SENTENCES, labels=LABELS, max_position_embeddings=18)
+    publish(root / "narrow", "bert", SENTENCES, labels=LABELS, max_position_embeddings=16)
+    publish(root / "answers", "roberta", "ForQuestionAnswering", max_position_embeddings=42)
+    publish(root / "brief", "electra", max_position_embeddings=16)
+    return root
+
+
+@pytest.fixture(scope="module")
+def places(teachers, span_run, pretrained, models):
+    """Directories by the names that a table has for them."""
+    runs = {"TEACHERS": teachers.directory, "T0": teachers.directory / "teacher-0"}
+    runs |= {"SPANS": span_run.directory, "PRETRAINED": pretrained.directory}
+    return runs | {place.name.upper(): place for place in models.iterdir()}
+
+
 PAIRS = {"data.dataset": "mnli", "data.evaluate_on": "null"}
 OWN = {"train": "a.csv", "text": "a", "labels": ["x", "y"]}
 SETS = {"data.sets": {"own": OWN, "onw": {"label": "b"}}}
 MAPS = {"distillation.matching.attention_weight": 0.5, "encoder.attention": "sdpa"}
 ONE, LOSSES = {"distillation.num_teachers": 1}, {"distillation.average_loss": True}
+TEXTS = {"distillation.matching.hidden_weight": 0.0}  # of the same tokens
+SHORT = ["FITS", "SHORT"]
+NARROW = {"distillation.teachers": ["FITS", "NARROW"], "init": "FITS"}
+SPAN = {"data.dataset": "squad_v2", **SPANS, "distillation.teachers": ["ANSWERS"]}
 MISTAKES = [
     ("finetune", {"data.dataset": "sst3"}, 2, "did you mean 'sst2'"),
     ("finetune", {"data.root": "/nowhere"}, 2, "data.root = /nowhere: no such directory"),
@@ -234,16 +274,20 @@ MISTAKES = [
     ("distill", MAPS, 2, "encoder.attention = sdpa: returns no attention maps"),
     ("distill", {"weighting.rule": "own_rules:same"}, 2, "No module named 'own_rules'"),
     ("distill", LOSSES | {"weighting.rule": "mean_probabilities"}, 2, "average_loss"),
+    ("finetune", {"init": "SLOW"}, 3, "SLOW holds no tokenizer (tokenizer.json or"),
+    ("finetune", {"init": "BRIEF"}, 2, "data.max_length_tokens"),
+    ("plain", {"distillation.teachers.sst2": SHORT}, 2, "1 (SHORT) reads at most 16 tokens"),
+    ("distill", TEXTS | {"distillation.teachers": SHORT}, 2, "distillation.on_truncated=learn"),
+    ("distill", TEXTS | SPAN, 2, "reads at most 40 tokens"),
+    ("distill", TEXTS | {"distillation.teachers": ["FITS", "SLOW"]}, 4, "SLOW: has another tok"),
+    ("distill", TEXTS | NARROW, 2, "NARROW has 16 positions, the"),
 ]
 
 
 @pytest.mark.parametrize(("verb", "changed", "code", "message"), MISTAKES)
 def test_a_mistake_is_a_message_and_an_exit_code_before_the_first_step(
-    road, flags, overrides, teachers, span_run, pretrained, tmp_path, verb, changed, code, message
+    road, flags, overrides, places, tmp_path, verb, changed, code, message
 ):
-    places = {"TEACHERS": teachers.directory, "T0": teachers.directory / "teacher-0"}
-    places |= {"SPANS": span_run.directory, "PRETRAINED": pretrained.directory}
-
     def placed(text: str) -> str:
         for name, place in places.items():
             text = text.replace(name, str(place))
@@ -254,3 +298,20 @@ def test_a_mistake_is_a_message_and_an_exit_code_before_the_first_step(
         code, placed(message)
     )
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "warns"),
+    [({"distillation.on_truncated": "learn"}, True), ({"data.max_length_tokens": 8}, False)],
+    ids=["a declared choice", "rows that the student truncates as well"],
+)
+def test_a_student_learns_from_a_teacher_that_truncates(
+    road, flags, sentiment, models, tmp_path, caplog, changes, warns
+):
+    named = [str(models / "fits"), str(models / "short")]
+    chosen = sentiment | changes | {"distillation.teachers": named, "console": "plain"}
+    chosen |= {"distillation.host": "process", "training.steps": 2}
+    road("distill", *flags(chosen), "--run-dir", tmp_path / "run").good()
+    for part in (f"teacher 1 ({models / 'short'}) reads at most 16 tokens", "teachers/cut_1"):
+        assert (part in caplog.text) == warns
+    assert "warning: teacher 0" not in caplog.text
