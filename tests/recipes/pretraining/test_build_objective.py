@@ -71,35 +71,19 @@ def test_two_stages_are_two_runs(attempt, tmp_path, caplog):
     rows = read_rows(tmp_path / "second" / "metrics.jsonl")
     assert "train/generator" not in rows[-1]
     assert "train/generator_accuracy" in rows[-1]
-    attempt("third", generator__kind="frozen").refused(2, "without generator.init")
     assert attempt("other", objective__name="mlm", seed=1, training__steps=1).code == 0
     attempt("fourth", **stage | {"generator__init": tmp_path / "other"}, console="plain").good()
     assert f"{tmp_path / 'other'} has other embeddings than" in caplog.text
 
 
-def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):
-    assert attempt("first", training__steps=1).code == 0
+def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, pretrained, tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
     vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
     for key in ("init", "generator__init"):
-        attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"}).refused(
+        attempt(data__tokenizer=vocabulary, **{key: pretrained.directory}).refused(
             2, "was trained with another tokenizer"
         )
-
-
-def test_an_unknown_objective_option_or_family_is_refused(attempt):
-    attempt(objective__name="electre").refused(2, "did you mean 'electra'")
-    attempt(objective__name="mlm", objective__options__candidates=5).refused(
-        2, "'mlm' has no option candidates", "choose_fraction"
-    )
-    attempt(objective__name="mc_bert", objective__options__candidates=4.5).refused(
-        2, "allowed: a value like its default, 10"
-    )
-    allowed = {"temperature": "value > 0", "mask_fraction": "<= 1", "candidates": "2 or more"}
-    for name, message in allowed.items():
-        attempt(**{f"objective__options__{name}": -1}).refused(2, message)
-    attempt(encoder__family="init").refused(2, "family = init without init")
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():

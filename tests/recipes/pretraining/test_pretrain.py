@@ -48,19 +48,29 @@ def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_p
     assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2
 
 
+ALLOWED = {"temperature": "value > 0", "mask_fraction": "<= 1", "candidates": "2 or more"}
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "message"),
+    ("changed", "message"),
     [
-        ("encoder__hidden_size", 64, "has another size or form than"),
-        ("data__max_length_tokens", 256, "= 256 exceeds the position table"),
-        ("training__steps", "null", "training.steps is not given"),
-        ("encoder__heads", 5, "encoder.heads = 5"),
-        ("training__evaluate_every_steps", 2, "a pre-training evaluates nothing"),
-        ("training__early_stopping__patience", 2, "a pre-training evaluates nothing"),
+        ({"encoder__hidden_size": 64}, "has another size or form than"),
+        ({"data__max_length_tokens": 256}, "= 256 exceeds the position table"),
+        ({"training__steps": "null"}, "training.steps is not given"),
+        ({"encoder__heads": 5}, "encoder.heads = 5"),
+        ({"training__evaluate_every_steps": 2}, "a pre-training evaluates nothing"),
+        ({"training__early_stopping__patience": 2}, "a pre-training evaluates nothing"),
+        ({"init": "", "encoder__family": "init"}, "family = init without init"),
+        ({"generator__kind": "frozen"}, "without generator.init"),
+        ({"objective__name": "electre"}, "did you mean 'electra'"),
+        *(({f"objective__options__{name}": -1}, text) for name, text in ALLOWED.items()),
+        ({"objective__name": "mc_bert", "objective__options__candidates": 4.5}, "like its default"),
+        ({"objective__name": "mlm", "objective__options__candidates": 5}, "no option candidates"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, key, value, message):
-    attempt(init=pretrained.directory, **{key: value}).refused(2, message)
+def test_sizes_that_do_not_fit_are_refused(attempt, pretrained, changed, message):
+    """As are other values that no pre-training can have."""
+    attempt(**{"init": pretrained.directory} | changed).refused(2, message)
 
 
 @pytest.mark.parametrize("key", ["init", "generator__init"])
