@@ -168,14 +168,13 @@ def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list
 
 
 def padded_width(longest: int, most: int | None = None) -> int:
-    """Return the width of a batch: the next multiple of 8, of 4 up to 64 tokens, of 2 up to 32, but
-    not above ``most``: a model has no positions beyond its longest row.
+    """Return the width of a batch: its longest row, above 64 tokens the next multiple of 8, but not
+    above ``most``: a model has no positions beyond its longest row.
 
-    Matrix kernels are efficient for multiples of 8. Short rows are not worth them: a batch of
-    sentences of 10 tokens would be a fifth padding.
+    Kernels of GPUs are efficient for multiples of 8, which cost long rows little; those of CPUs
+    take as long as there are positions (docs/results/scaling.md).
     """
-    multiple = 8 if longest > 64 else 4 if longest > 32 else 2
-    width = -(-longest // multiple) * multiple
+    width = longest if longest <= 64 else -(-longest // 8) * 8
     return width if most is None else min(width, most)
 
 
