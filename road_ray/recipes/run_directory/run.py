@@ -67,7 +67,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
     directory = config.run_dir
     if _status(config) != "finished":
         return None
-    remedy = "restore it, or delete it: the same command then makes it again"
+    remedy = "restore it, or delete it: the same command makes it again where checkpoints are kept"
     metrics = read_json(directory / "metrics.json", fix=remedy)
     if problems := recorded_config.damage(directory):
         raise CheckpointError(

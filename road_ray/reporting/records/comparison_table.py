@@ -99,7 +99,7 @@ def read_table(directory: Path) -> ComparisonTable:
         return ComparisonTable.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         why = shorten(" ".join(str(error).split()), 200)
-        remedy = "delete it and run the same command again"
+        remedy = "delete it and metrics.json beside it, and run the same command again"
         raise CheckpointError(f"{path}: damaged: {why}\n  fix: {remedy}") from error
 
 
