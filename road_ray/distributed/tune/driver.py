@@ -35,13 +35,13 @@ from road_ray.distributed.tune.one_trial import RECORD, TRIALS_LOCK, Record, Run
 from road_ray.distributed.tune.search_config import SearchConfig, StageDemand
 from road_ray.distributed.tune.study import (
     ask,
+    begun,
     find_trial,
     open_study,
     record_of,
     records_of,
     retried,
     should_stop,
-    started_trials,
     tell_outcome,
     tell_report,
 )
@@ -157,7 +157,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed = changed
         self._numbers: dict[str, int] = {}  # by Tune's trial id
         self._spent = False
-        trials = started_trials(study)
+        trials = begun(study.get_trials(deepcopy=False))
         self._unfinished = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
         earlier = sum(map(self._time_of, trials))
         self._start = time.monotonic() - earlier
@@ -191,14 +191,11 @@ class StudySearch(Searcher):  # type: ignore[misc]
         # Tune asks ten times a second while the last trials run, and no budget comes back.
         if self._spent:
             return True
-        hours = self._config.budget_hours
-        trials = started_trials(self._study)
-        again = retried(self._study.get_trials(deepcopy=False))  # those that wait too
-        self._spent = sum(
-            trial.number not in again for trial in trials
-        ) >= self._config.most_trials or (
-            hours is not None and time.monotonic() - self._start >= 3600 * hours
-        )
+        hours, trials = self._config.budget_hours, self._study.get_trials(deepcopy=False)
+        again = retried(trials)  # also by those that wait
+        tried = sum(trial.number not in again for trial in begun(trials))
+        is_late = hours is not None and time.monotonic() - self._start >= 3600 * hours
+        self._spent = tried >= self._config.most_trials or is_late
         return self._spent
 
     def stops(self, trial_id: str, result: dict[str, Any]) -> bool:

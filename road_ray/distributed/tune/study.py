@@ -128,9 +128,8 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
             study.enqueue_trial(dict(trial.params), user_attrs={"retry_of": trial.number})
 
 
-def started_trials(study: optuna.Study) -> list[FrozenTrial]:
+def begun(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """Return the trials that run or have ended."""
-    trials = study.get_trials(deepcopy=False)
     return [trial for trial in trials if trial.state != TrialState.WAITING]
 
 
@@ -253,7 +252,7 @@ def find_trial(study: optuna.Study, number: int) -> FrozenTrial:
 
 def records_of(study: optuna.Study) -> list[Record]:
     """Return the record of every trial that was started."""
-    return [record_of(trial) for trial in started_trials(study)]
+    return [record_of(trial) for trial in begun(study.get_trials(deepcopy=False))]
 
 
 def record_of(trial: FrozenTrial) -> Record:
