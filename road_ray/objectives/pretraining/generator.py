@@ -109,29 +109,21 @@ class Frequencies(nn.Module):
 
     def draw(
         self, labels: Tensor, noise: Tensor, temperature: float, disallow_correct: bool
-    ) -> GeneratorOutput:
-        """Return one sample per chosen position: ``[N], [N] -> [N]``."""
+    ) -> Drawn:
+        """Return one sample per chosen position, as ``draw`` of logits."""
         tempered = torch.softmax(self.probabilities.log() / temperature, 0).repeat(len(labels), 1)
         entropy = torch.special.entr(tempered).sum()
         loss = -self.probabilities[labels].clamp(min=1e-30).log().sum()
         num_correct = (labels == self.probabilities.argmax()).sum()
         if disallow_correct:
             tempered.scatter_(1, labels[:, None], 0.0)
-        return GeneratorOutput(loss, invert(tempered, noise), num_correct, entropy)
+        return loss, invert(tempered, noise), num_correct, entropy
 
 
 Generator: TypeAlias = PreTrainedModel | Frequencies
-
-
-class GeneratorOutput(NamedTuple):
-    """Output at ``N`` chosen positions: samples, with loss and metrics of their distributions. Only
-    the loss carries a gradient.
-    """
-
-    loss: Tensor  # [] summed cross-entropy
-    sampled: Tensor  # [N] one id a row
-    num_correct: Tensor  # [] rows whose label is the most probable id
-    entropy: Tensor  # [] summed, in nats
+Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Summed cross-entropy, which alone has a gradient, one sample a position ``[N]``, the number of
+labels that are the most probable id, and the summed entropy in nats."""
 
 
 def is_frozen(generator: Generator) -> bool:
@@ -143,9 +135,7 @@ class _PredictAndSample(torch.autograd.Function):
     """Cross-entropy and sampling with one softmax, which also becomes the gradient, in place."""
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, noise: Tensor) -> Drawn:
         exact = logits.float()
         probabilities = torch.softmax(exact, -1)
         top, best = probabilities.max(-1)
@@ -181,7 +171,7 @@ def draw(
     noise: Tensor,
     temperature: float = 1.0,
     disallow_correct: bool = False,
-) -> GeneratorOutput:
+) -> Drawn:
     """Return loss, samples, correct predictions and entropy: ``[N, V], [N], [N] -> [], [N], [],
     []``.
 
@@ -189,13 +179,13 @@ def draw(
     (google electra, ``disallow_correct``). Computed in fp32 for ``logits`` of any dtype, which get
     their gradient through the loss only.
     """
-    output = GeneratorOutput(*_predict_and_sample(logits, labels, noise))
-    if temperature == 1.0 and not disallow_correct:
-        return output
-    tempered = torch.softmax(logits.detach().float() / temperature, -1)
-    if disallow_correct:
-        tempered.scatter_(1, labels[:, None], 0.0)
-    return output._replace(sampled=invert(tempered, noise))
+    loss, sampled, num_correct, entropy = _predict_and_sample(logits, labels, noise)
+    if temperature != 1.0 or disallow_correct:
+        tempered = torch.softmax(logits.detach().float() / temperature, -1)
+        if disallow_correct:
+            tempered.scatter_(1, labels[:, None], 0.0)
+        sampled = invert(tempered, noise)
+    return loss, sampled, num_correct, entropy
 
 
 class Corruption(NamedTuple):
@@ -284,13 +274,14 @@ class CorruptingObjective(MaskingObjective):
                 if places is not positions:  # chosen ones are real too: theirs are rows of these
                     logits = logits.index_select(0, torch.searchsorted(places, positions))
                 drawn = draw(logits, labels, noise, *options)
-        sampled = tokens.flatten().scatter(0, positions, drawn.sampled).view_as(tokens)
-        changed, replaced = corrupt(tokens, chosen, sampled)
+        loss, sampled, num_correct, entropy = drawn
+        samples = tokens.flatten().scatter(0, positions, sampled).view_as(tokens)
+        changed, replaced = corrupt(tokens, chosen, samples)
         count = torch.full((), len(positions), device=tokens.device)
         metrics = {
-            "generator_accuracy": (drawn.num_correct, count),
-            "generator_entropy": (drawn.entropy, count),
+            "generator_accuracy": (num_correct, count),
+            "generator_entropy": (entropy, count),
             "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
         }
-        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
-        return Corruption(chosen, changed, replaced, labels, drawn.sampled, *read, terms, metrics)
+        terms = {} if self.frozen else {"generator": Term(loss, count)}
+        return Corruption(chosen, changed, replaced, labels, sampled, *read, terms, metrics)

@@ -25,12 +25,12 @@ def test_frequencies_are_drawn_by_their_share_and_know_the_gold_by_it():
     torch.manual_seed(0)
     generator = Frequencies(torch.tensor([0.0, 1.0, 3.0]))
     gold = torch.ones(40_000, dtype=torch.long)
-    drawn = drawn_by(generator, None, gold, torch.rand(40_000))
-    shares = torch.bincount(drawn.sampled, minlength=3) / 40_000
+    loss, sampled, num_correct, entropy = drawn_by(generator, None, gold, torch.rand(40_000))
+    shares = torch.bincount(sampled, minlength=3) / 40_000
     assert_close(shares, torch.tensor([0.0, 0.25, 0.75]), rtol=0, atol=0.01)
-    assert float(drawn.loss) == pytest.approx(40_000 * 1.386294, rel=1e-4)  # log 4
-    assert float(drawn.entropy) / 40_000 == pytest.approx(0.562335, rel=1e-4)
-    assert int(drawn.num_correct) == 0
+    assert float(loss) == pytest.approx(40_000 * 1.386294, rel=1e-4)  # log 4
+    assert float(entropy) / 40_000 == pytest.approx(0.562335, rel=1e-4)
+    assert int(num_correct) == 0
     assert is_frozen(generator)
 
 
@@ -39,21 +39,22 @@ def test_the_gold_is_never_drawn_when_disallowed(generator, kind):
     torch.manual_seed(0)
     gold = torch.randint(0, VOCAB, (200,))
     used = generator if kind == "model" else Frequencies(torch.ones(VOCAB))
-    drawn = drawn_by(used, torch.randn(200, 16), gold, torch.rand(200), disallow_correct=True)
-    assert not (drawn.sampled == gold).any()
-    lucky = drawn_by(used, torch.randn(200, 16), drawn.sampled, torch.rand(200))
-    assert torch.isfinite(lucky.loss)
+    hidden = torch.randn(200, 16)
+    _, sampled, *_ = drawn_by(used, hidden, gold, torch.rand(200), disallow_correct=True)
+    assert not (sampled == gold).any()
+    loss, *_ = drawn_by(used, torch.randn(200, 16), sampled, torch.rand(200))
+    assert torch.isfinite(loss)
 
 
 def test_the_temperature_changes_the_samples_and_not_the_loss(generator):
     torch.manual_seed(0)
     hidden, gold, noise = torch.randn(50, 16), torch.zeros(50, dtype=torch.long), torch.rand(50)
-    plain = drawn_by(generator, hidden, gold, noise)
-    hot = drawn_by(generator, hidden, gold, noise, temperature=5.0)
+    plain, sampled, *_ = drawn_by(generator, hidden, gold, noise)
+    hot, tempered, *_ = drawn_by(generator, hidden, gold, noise, temperature=5.0)
     logits = generator.generator_lm_head(generator.generator_predictions(hidden))
-    assert torch.equal(hot.sampled, sample(logits, noise, temperature=5.0))
-    assert torch.equal(plain.sampled, sample(logits, noise))
-    assert_close(plain.loss, hot.loss)
+    assert torch.equal(tempered, sample(logits, noise, temperature=5.0))
+    assert torch.equal(sampled, sample(logits, noise))
+    assert_close(plain, hot)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
