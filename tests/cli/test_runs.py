@@ -4,6 +4,7 @@ plan`` and ``--dry-run`` print the same plan, for people and for programs.
 
 import json
 import os
+import re
 import shlex
 import shutil
 
@@ -12,12 +13,17 @@ import pytest
 from road_ray.cli.runs import format_comparison, format_plan
 
 
-def test_runs_of_a_folder_are_listed_and_what_is_none_is_told(road, pretrained):
+def test_runs_of_a_folder_are_listed_one_is_shown_and_what_is_none_is_told(road, pretrained):
     result = road("runs", "list", pretrained.directory.parent, "--json").good()
     rows = {row["name"]: row for row in json.loads(result.out)}
     assert rows["pretrained"]["verb"] == "pretrain"
     assert rows["pretrained"]["state"] == "finished"
     assert rows["pretrained"]["step"] == 6
+    shown = road("runs", "show", pretrained.directory).out
+    assert {"train/generator", "generator.scale"} <= {*shown.split()}
+    assert re.search(r"(?m)^optimizer\.betas .*0\.999", shown)
+    output = json.loads(road("runs", "show", pretrained.directory, "--json").out)
+    assert output["config"]["training.steps"] == 6
     assert road("runs", "show", pretrained.directory.parent).code == 2
     assert "no such directory" in road("runs", "list", pretrained.directory / "nowhere").err
 
@@ -36,16 +42,6 @@ def test_the_listed_figure_is_the_one_that_papers_report_also_of_an_evaluation(r
     assert rows["evaluate/m-1"] == ("evaluate", "finished", 70.0)
     assert ("eval/tags/entity_f1", 80.0) in [(row["metric"], row["value"]) for row in listed]
     assert len(listed) == 2
-
-
-def test_one_run_is_shown(road, pretrained):
-    result = road("runs", "show", pretrained.directory)
-    assert "train/generator" in result.out
-    assert "generator.scale" in result.out
-    betas = next(line for line in result.out.splitlines() if line.startswith("optimizer.betas"))
-    assert "0.999" in betas
-    output = json.loads(road("runs", "show", pretrained.directory, "--json").out)
-    assert output["config"]["training.steps"] == 6
 
 
 def test_two_runs_differ_in_these_keys_also_two_of_one_name(road, pretrained, span_run, tmp_path):

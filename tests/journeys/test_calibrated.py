@@ -29,9 +29,11 @@ def temperature(run):
     return json.loads((run.hf_dir / "road_ray.json").read_text())["temperature"]
 
 
-def test_it_is_in_metrics_record_and_evaluation(run, temperature, tmp_path):
+def test_it_is_in_metrics_record_card_and_evaluation(run, temperature, tmp_path):
     assert run.metrics["eval/sst2/temperature"] == temperature != 1.0
     assert {"eval/sst2/ece", "eval/sst2/ece_calibrated"} <= run.metrics.keys()
+    told = f"the logits divided by {temperature:.4g}, which"  # transformers does not
+    assert told in (run.hf_dir / "README.md").read_text()
     again = rr.evaluate(init=str(run.directory), run_dir=tmp_path / "again")
     assert again.metrics["eval/sst2/ece_calibrated"] == run.metrics["eval/sst2/ece_calibrated"]
     known = json.loads((tmp_path / "again/predictions/sst2/diagnostics.json").read_text())
@@ -69,11 +71,6 @@ def test_onnx_the_server_and_the_command_have_it_too_and_leave_rows_below_the_co
         for row, other in zip(said, answers, strict=True):
             assert other["scores"] == row["scores"]  # also of a row without a label
             assert other["label"] == (row["label"] if row["score"] >= limit else None)
-
-
-def test_the_card_says_what_transformers_does_not(run, temperature):
-    card = (run.hf_dir / "README.md").read_text()
-    assert f"the logits divided by {temperature:.4g}, which" in card
 
 
 def test_it_is_refused_where_it_cannot_be_fitted(questions, span_run, tmp_path):
