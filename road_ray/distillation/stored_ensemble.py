@@ -82,12 +82,6 @@ def keys_of_tokens(inputs: Mapping[str, Any]) -> Keys:
     return _hashed(number.tobytes() + row[mask].tobytes() for number, row, mask in rows)
 
 
-def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
-    """Return the keys of rows by their texts, ``[N, 2]``."""
-    encoded = ([text.encode("utf-8", "surrogatepass") for text in row] for row in texts)
-    return _hashed(b"".join(len(t).to_bytes(8, "little") + t for t in row) for row in encoded)
-
-
 def _hashed(rows: Iterable[bytes]) -> Keys:
     # Keys of 16 bytes: 10^9 rows collide with a probability of about 10^-21.
     digests = [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
@@ -228,7 +222,9 @@ class TeacherTables:
         """Return the keys of the rows of a batch."""
         if self.reader is None:
             return keys_of_tokens(inputs)
-        return keys_of_texts(self.reader.needed(inputs, "texts"))
+        rows = self.reader.needed(inputs, "texts")
+        encoded = ([text.encode("utf-8", "surrogatepass") for text in row] for row in rows)
+        return _hashed(b"".join(len(t).to_bytes(8, "little") + t for t in row) for row in encoded)
 
     def _positions(self, inputs: Mapping[str, Any]) -> tuple[list[Longs] | None, int]:
         """Return the real positions of each row of a batch, as its answer has them, and its width;

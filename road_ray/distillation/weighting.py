@@ -9,7 +9,6 @@ are ``[M, B, 2, L]`` with targets ``[B, 2]`` (start and end; the position is the
 ``RULES`` has them by name; to add one here, enter it there.
 """
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -316,12 +315,6 @@ def default_rule(num_teachers: int) -> str:
     return "mean" if num_teachers == 1 else "correctness"
 
 
-def options_of(name: str) -> tuple[str, ...]:
-    """Return the names of the options of the rule ``name``. Raises ``ConfigError`` for no rule."""
-    parameters = inspect.signature(_function(name)).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-
-
 def resolve(name: str, shared: Mapping[str, object] | None = None, /, **options: Any) -> Rule:
     """Return a rule with its options bound: one of ``RULES``, or a function of any module by
     ``package.module:name``; the module may lie in the working directory. Of the ``shared`` options
@@ -331,14 +324,18 @@ def resolve(name: str, shared: Mapping[str, object] | None = None, /, **options:
     here and not in step 1. Raises ``ConfigError`` for an unknown name, option or value, a module
     that cannot be imported, and a function that is no rule.
     """
-    known = options_of(name)
+    function: Callable[..., Tensor] = named_object("weighting.rule", name, RULES, _CONTRACT)
+    if not callable(function):
+        raise unfit("weighting.rule", name, f"{function!r} is not a callable", _CONTRACT)
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
     if unknown := options.keys() - known:
         raise ConfigError(
             f"weighting.{min(unknown)}: no option of {name}\n"
             f"  allowed: {', '.join(known) or 'none'}"
         )
     of_rule = {key: value for key, value in (shared or {}).items() if key in known}
-    rule = functools.partial(_function(name), **of_rule | options)
+    rule = partial(function, **of_rule | options)
     try:
         shape = tuple(rule(torch.zeros(2, 3, 4), torch.zeros(3, dtype=torch.long)).shape)
     except RoadError:
@@ -352,10 +349,3 @@ def resolve(name: str, shared: Mapping[str, object] | None = None, /, **options:
         return Merge(rule)
     problem = f"returns {list(shape)} for logits [2, 3, 4] and targets [3]"
     raise unfit("weighting.rule", name, problem, _CONTRACT)
-
-
-def _function(name: str) -> Callable[..., Tensor]:
-    function: Callable[..., Tensor] = named_object("weighting.rule", name, RULES, _CONTRACT)
-    if not callable(function):
-        raise unfit("weighting.rule", name, f"{function!r} is not a callable", _CONTRACT)
-    return function
