@@ -236,7 +236,7 @@ class ReproduceConfig(RunConfig):
             "    fix: leave it out"
         )
         refused = dict.fromkeys(sorted(unused), reason)
-        return of_parallel_runs("reproduce", self.max_concurrent) | refused
+        return of_parallel_runs(self.max_concurrent) | refused
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:

@@ -106,10 +106,10 @@ class RunConfig(Config):
         return self
 
 
-def of_parallel_runs(verb: str, max_concurrent: int) -> dict[str, str]:
+def of_parallel_runs(max_concurrent: int) -> dict[str, str]:
     """Return the keys without effect where every run has a process of its own."""
-    remedy = "max_concurrent=N trains N at the same time"
-    reason = f"every run of `road {verb}` trains in one process\n    fix: {remedy}"
+    reason = "each of several runs trains in one process"
+    reason += "\n    fix: max_concurrent=N trains N at the same time"
     names = WORKER_KEYS[:2] if max_concurrent else (*WORKER_KEYS, "address")
     return dict.fromkeys(names, reason)
 

@@ -301,7 +301,7 @@ class FinetuningsConfig(FinetuneConfig):
     def without_effect(self) -> dict[str, str]:
         if self.num_seeds == 1 and not self.pool:
             return super().without_effect()
-        return of_parallel_runs("finetune` with several seeds or data sets", self.max_concurrent)
+        return of_parallel_runs(self.max_concurrent)
 
 
 class TeachersConfig(FinetuneConfig):
@@ -326,7 +326,7 @@ class TeachersConfig(FinetuneConfig):
     size is the limit."""
 
     def without_effect(self) -> dict[str, str]:
-        return of_parallel_runs("teachers", self.max_concurrent)
+        return of_parallel_runs(self.max_concurrent)
 
 
 class DistillConfig(FinetuneConfig):
