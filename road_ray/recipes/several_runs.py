@@ -104,15 +104,16 @@ def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
     made = []
     for name in sorted(pool, key=before.__contains__):
         changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
-        if "data.evaluate_on" in changes:
-            sets = changes["data.evaluate_on"]
-            changes["data.evaluate_on"] = [x for x in sets if has_files(x, "dev", config.data)]
         for number in range(config.num_seeds):
             seed = f"seed-{config.seed + number}"
             if name in before:
                 changes["init"] = str(config.run_dir / before[name] / seed)
             place = Path(name, seed)
-            made.append(_inner(FinetuneConfig, config, place, number, IN_THIS_PROCESS | changes))
+            one = _inner(FinetuneConfig, config, place, number, IN_THIS_PROCESS | changes)
+            if "data.evaluate_on" in changes:
+                there = [x for x in one.data.evaluated_on if has_files(x, "dev", config.data)]
+                one = override(one, {"data.evaluate_on": there})
+            made.append(one)
     return made
 
 
