@@ -118,8 +118,12 @@ class ExperimentConfig(Config):
         for name in (*self.arms, *self.ensembles):
             if "/" in name or name in ("", ".", ".."):
                 raise ValueError(f"{name!r}: an arm or an ensemble is named as its directory is")
+        for name, keys in self.ensembles.items():  # a seed of their own makes other teachers
+            _check_keys(f"ensembles: {name}", keys.keys() - {"seed"})
         for name, arm in self.arms.items():
             _check_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
+            if self.equal and not arm.stages and not arm.start_from:
+                raise ValueError(f"arms: {name}.stages: needed where equal = {self.equal}")
             _known(f"arms: {name}.against", arm.against, self.arms)
             if len({name, *arm.against}) <= len(arm.against):
                 raise ValueError(f"arms: {name}.against: allowed: other arms, each once")
@@ -142,7 +146,7 @@ class ExperimentConfig(Config):
         return self
 
 
-def _check_keys(where: str, *given: Mapping[str, object]) -> None:
+def _check_keys(where: str, *given: Iterable[str]) -> None:
     if own := [key for keys in given for key in keys if key in ("run_dir", "seed", "console")]:
         raise ValueError(f"{where}.{own[0]}: it is that of the experiment\n    fix: leave it out")
 

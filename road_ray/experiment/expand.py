@@ -62,6 +62,11 @@ class Experiment:
         self.seeds = range(config.seed, config.seed + config.num_seeds)  # of every arm
         self.jobs: dict[str, Job] = {}  # by name, each after those that it needs
         self._epochs: dict[str, float] = {}  # of a target, with the updates of unlabelled rows too
+        if not self.targets:
+            raise ConfigError(
+                "data.dataset is not given, and the experiment names no targets\n"
+                "  fix: data.dataset=NAME of `road data list`, or targets={NAME: {}, ...}"
+            )
         if not config.of_pretraining:
             require_init(config.init)
         sections = [self._data(name) for name in self.targets]
@@ -208,7 +213,7 @@ class Experiment:
         changes: dict[str, Any] = {"data.root": data.root or config.data.root}
         lengths: dict[str, Any] = {}
         if config.of_pretraining:
-            first = next(iter(config.experiment.arms.values()))
+            first = next(arm for arm in config.experiment.arms.values() if arm.stages)
             same_steps = config.experiment.equal == "steps"  # as the budget buys the first arm
             bought, priced = (first, first.stages[0]) if same_steps else (arm, stage)
             cost = flops_per_step(override(config.pretrain, changes | priced.keys))

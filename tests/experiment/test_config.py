@@ -30,6 +30,11 @@ from road_ray.verbs import configure
             "b.start_from = a: leaves no model",
         ),
         (["experiment.arms={a: {keys: {seed: 5}}, b: {}}"], r"arms: a\.seed: it is that of the"),
+        (
+            ["experiment.ensembles={t: {run_dir: x}}", "experiment.arms={a: {teachers: t}}"],
+            r"ensembles: t\.run_dir: it is that of the",
+        ),
+        (["experiment={equal: steps, arms: {a: {}}}"], r"arms: a\.stages: needed where equal = st"),
         (["comparison=low_resource", "targets={sst2: {seed: 1}}"], r"targets\.seed: it is that"),
         (["comparison=own"], "experiment.arms: an experiment of your own needs arms"),
         (["experiment.arms={a: {teachers: mine}}"], r"a.teachers = mine"),

@@ -185,6 +185,7 @@ def test_students_know_their_teachers_and_may_start_from_another_arm_of_their_se
     ("changes", "message"),
     [
         ({"init": ""}, "init is not given"),
+        ({"targets": {}}, "data.dataset is not given, and"),
         (
             {"data.dataset": "cola"},
             r"no files of cola \(train\), cola \(dev\)(.|\n)*targets=\{\.\.\.",
