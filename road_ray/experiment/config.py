@@ -15,7 +15,7 @@ from road_ray.config.yaml_files import read_yaml
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig
-from road_ray.recipes.config import Combination, RunConfig, of_parallel_runs
+from road_ray.recipes.config import Combination, RunConfig, check_inner_keys, of_parallel_runs
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.train.config import (
     ELECTRA_SMALL,
@@ -119,9 +119,9 @@ class ExperimentConfig(Config):
             if "/" in name or name in ("", ".", ".."):
                 raise ValueError(f"{name!r}: an arm or an ensemble is named as its directory is")
         for name, keys in self.ensembles.items():  # a seed of their own makes other teachers
-            _check_keys(f"ensembles: {name}", keys.keys() - {"seed"})
+            check_inner_keys(f"ensembles: {name}", keys.keys() - {"seed"})
         for name, arm in self.arms.items():
-            _check_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
+            check_inner_keys(f"arms: {name}", arm.keys, *(stage.keys for stage in arm.stages))
             if self.equal and not arm.stages and not arm.start_from:
                 raise ValueError(f"arms: {name}.stages: needed where equal = {self.equal}")
             _known(f"arms: {name}.against", arm.against, self.arms)
@@ -144,11 +144,6 @@ class ExperimentConfig(Config):
                     raise ValueError(f"arms: a cycle of start_from: {' -> '.join([*path, before])}")
                 path.append(before)
         return self
-
-
-def _check_keys(where: str, *given: Iterable[str]) -> None:
-    if own := [key for keys in given for key in keys if key in ("run_dir", "seed", "console")]:
-        raise ValueError(f"{where}.{own[0]}: it is that of the experiment\n    fix: leave it out")
 
 
 def _known(key: str, names: Iterable[str], allowed: Collection[str]) -> None:
@@ -251,7 +246,7 @@ class ReproduceConfig(RunConfig):
                 "    allowed: names, each with the keys that the arm changes: "
                 "{slow: {keys: {optimizer.peak_lr: 1e-5}}, fast: {}}"
             )
-        _check_keys("targets", *(self.targets or self.experiment.targets).values())
+        check_inner_keys("targets", *(self.targets or self.experiment.targets).values())
         _known("arms", self.arms, self.experiment.arms)
         return self
 

@@ -6,6 +6,7 @@ it, ``recipes/evaluate.py`` and ``experiment/run.py`` the other two.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -112,6 +113,12 @@ def of_parallel_runs(max_concurrent: int) -> dict[str, str]:
     reason += "\n    fix: max_concurrent=N trains N at the same time"
     names = WORKER_KEYS[:2] if max_concurrent else (*WORKER_KEYS, "address")
     return dict.fromkeys(names, reason)
+
+
+def check_inner_keys(where: str, *given: Iterable[str]) -> None:
+    """Raise ``ValueError`` for keys of runs inside another run that this one sets for all."""
+    if own := [key for keys in given for key in keys if key in ("run_dir", "seed", "console")]:
+        raise ValueError(f"{where}.{own[0]}: it is that of all runs\n    fix: leave it out")
 
 
 class EvaluateDataConfig(SourceConfig):

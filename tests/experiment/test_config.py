@@ -29,10 +29,10 @@ from road_ray.verbs import configure
             ],
             "b.start_from = a: leaves no model",
         ),
-        (["experiment.arms={a: {keys: {seed: 5}}, b: {}}"], r"arms: a\.seed: it is that of the"),
+        (["experiment.arms={a: {keys: {seed: 5}}, b: {}}"], r"arms: a\.seed: it is that of all"),
         (
             ["experiment.ensembles={t: {run_dir: x}}", "experiment.arms={a: {teachers: t}}"],
-            r"ensembles: t\.run_dir: it is that of the",
+            r"ensembles: t\.run_dir: it is that of all",
         ),
         (["experiment={equal: steps, arms: {a: {}}}"], r"arms: a\.stages: needed where equal = st"),
         (["comparison=low_resource", "targets={sst2: {seed: 1}}"], r"targets\.seed: it is that"),

@@ -9,14 +9,14 @@ several runs, see ``recipes/several_runs.py``.
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, field_validator
 
 from road_ray.config import Config
 from road_ray.config.base import Free
 from road_ray.data.config import Sampler, SourceConfig
 from road_ray.errors import ConfigError
 from road_ray.models.config import AttentionConfig
-from road_ray.recipes.config import RunConfig, of_parallel_runs
+from road_ray.recipes.config import RunConfig, check_inner_keys, of_parallel_runs
 from road_ray.recipes.run_directory.input_files import (
     TEACHERS,
     Inputs,
@@ -294,6 +294,12 @@ class FinetuningsConfig(FinetuneConfig):
     max_concurrent: Free[int] = Field(0, ge=0)
     """Number of runs at the same time, each a Ray task of one core and ``gpus_per_worker`` GPUs. 0:
     one after another in this process. On a cluster at ``address``, its size is the limit."""
+
+    @field_validator("pool")
+    @classmethod
+    def _one_seed_for_all(cls, pool: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        check_inner_keys("pool", *pool.values())
+        return pool
 
     def inputs(self) -> Inputs:
         return {}  # each fine-tuning records its own
