@@ -62,7 +62,7 @@ def flat_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
     for where, row in rows:
         try:
             yield from _questions_of(row, where)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
                 f"{where}: not in the layout of SQuAD, QuAC or MRQA: {error!r}\n  allowed: {FORM}"
             ) from error
@@ -227,9 +227,9 @@ def _mrqa_row(question: Row, where: str) -> dict[str, Any]:
     """
     context, detected = question["context"], question["detected_answers"]
     if isinstance(detected, dict):  # on the hub
-        ends = [zip(s["start"], s["end"], strict=True) for s in detected["char_spans"]]
+        ends = [[*zip(s["start"], s["end"], strict=True)] for s in detected["char_spans"]]
     else:
-        ends = [map(tuple, one["char_spans"]) for one in detected]
+        ends = [[(first, last) for first, last in one["char_spans"]] for one in detected]
     answers, length = [], len(check_text(context, where, "context"))
     for first, last in dict.fromkeys(chain.from_iterable(ends)):
         if not 0 <= first <= last < length:

@@ -78,6 +78,7 @@ BAD = [
     ("squad_json", NONE, "x.json", squad(question("q"), context=1), "'q': .*must be text, seen 1"),
     ("squad_json", NONE, "x.csv", "context,question,answers\nUlm,?,Ulm\n", ":2: .*'answers' is"),
     ("quac", NONE, "x.json", squad(turn("perhaps")), "SQuAD, QuAC or MRQA: KeyError.'perhaps'"),
+    ("quac", NONE, "x.json", squad(turn(), context=1), "SQuAD, QuAC or MRQA: AttributeError"),
     ("quac", NONE, "x.json", squad({"id": "q"}), "'q': not in the layout quac: KeyError: 'questi"),
     ("mrqa", NONE, "x.jsonl", lines(mrqa((3, 999))), ":1: question 'q1' .* characters 3 to 999"),
     ("mrqa", NONE, "x.jsonl", lines(mrqa(), {"context": "x"}), ":2: not in the layout mrqa: Key"),
