@@ -340,8 +340,8 @@ def _with_label(
     none and one is needed, or the annotators did not agree.
     """
     if isinstance(example, ChoiceExample):
-        may_lack = dataset.layout == "choices" and dataset.columns.label is None
-        return None if needed and example.answer is None and not may_lack else example
+        may_lack = not needed or dataset.columns.label is None  # as for answers from a file
+        return example if may_lack or example.answer is not None else None
     if not isinstance(example, TextExample):
         return example
     label = example.label
