@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -112,8 +111,7 @@ class StopRequest:
     """Context manager in which the first SIGTERM or SIGINT only sets ``requested``; a second one
     acts as usual.
 
-    Outside the main thread, where Python cannot catch signals, only the ``RunContext`` is read. A
-    signal to an instance inside another one sets both.
+    Outside the main thread, where Python cannot catch signals, only the ``RunContext`` is read.
     """
 
     def __init__(self, context: RunContext | None = None) -> None:
@@ -131,12 +129,9 @@ class StopRequest:
     def __exit__(self, *_: object) -> None:
         self._restore()
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, *_: object) -> None:
         self.requested = True
-        outer = getattr(self._handlers.get(number), "__self__", None)
         self._restore()
-        if isinstance(outer, StopRequest):
-            outer._handle(number, frame)
 
     def _restore(self) -> None:
         while self._handlers:

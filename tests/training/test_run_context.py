@@ -73,22 +73,6 @@ def test_a_notice_saves_at_once_and_then_every_few_seconds(monkeypatch):
         assert stop.after_step(5, Worker()) == (False, True)
 
 
-def test_a_nested_training_shares_the_stop_request_and_nothing_else():
-    def preempted():
-        raise AssertionError("the other workers are not there to answer")
-
-    context = RunContext(preempted=preempted, on_row=print, step=7)
-    context.check_preemption = True
-    nested = RunContext(stop=context.stop)  # as that of a probe
-    nested.check_preemption = True
-    with StopRequest(nested) as stop:
-        assert stop.after_step(3, Worker()) == (False, False)
-        context.stop.set()
-        assert stop.after_step(4, Worker()) == (True, False)
-    assert nested.step == 4
-    assert (context.preempted, context.check_preemption, context.step) == (preempted, True, 7)
-
-
 def test_an_allocation_that_fails_names_what_was_worked_on():
     context = RunContext(step=12, batch="8 x 512 tokens")
     with (
