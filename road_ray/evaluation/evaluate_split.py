@@ -37,10 +37,6 @@ _ROWS_AT_ONCE = 64
 DIAGNOSTICS = "diagnostics.json"
 OnRows = Callable[[int, int], None]
 """Called with the number of evaluated rows and of all rows."""
-Group = Any
-"""A ``training.Worker``: processes that share an evaluation. Rank 0 gets all of their logits and
-computes the metrics.
-"""
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def batched_logits(
     kind: Kind,
     pad_id: int,
     on_rows: OnRows | None = None,
-    group: Group | None = None,
+    group: Any = None,  # a training.Worker
     *,
     alone: bool = False,
 ) -> list[NDArray[np.float32]]:
@@ -148,7 +144,7 @@ def evaluate_split(
     pad_id: int,
     precision: Precision = "fp32",
     on_rows: OnRows | None = None,
-    group: Group | None = None,
+    group: Any = None,  # a training.Worker
 ) -> Evaluation:
     """Return the metrics of a model on a split; the default ``precision`` is that of predictions.
     Processes of a ``group`` share the work; rank 0 alone gets metrics.
