@@ -22,7 +22,7 @@ from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.data.task_and_dataset import Choose
-from road_ray.errors import ConfigError, InterruptedRunError, ResourceError, counted
+from road_ray.errors import ConfigError, ResourceError, counted
 from road_ray.inference.input_rows import ColumnChoice, InputRow, file_rows, input_rows
 from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
@@ -54,8 +54,7 @@ def predict_file(
 
     If the process was killed, the same call continues after the last complete chunk. ``predict``
     predicts the chunks in other processes; by default this process does it. Raises ``ConfigError``
-    if ``output`` exists, ``ResourceError`` if another process writes it, ``InterruptedRunError``
-    after Ctrl-C.
+    if ``output`` exists, ``ResourceError`` if another process writes it.
     """
     columns = columns or ColumnChoice()
     if output.suffix not in SUFFIXES:
@@ -67,8 +66,7 @@ def predict_file(
     with closing(PartialOutput(output, "row", identity)) as file:
         if file.count:
             _log.info("%s: resuming after %s", output, counted(file.count, "row"))
-        console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
-        try:
+        with closing(Console(None if _log.isEnabledFor(logging.INFO) else "quiet")) as console:
             rows = input_rows(source, columns, predictor.trained)
             total = None
             if source != STDIN:
@@ -80,13 +78,6 @@ def predict_file(
                     console.part("predictions", file.count, total)
             abstains = "choice" if isinstance(predictor.task.kind, Choose) else "label"
             finish(file, abstains if predictor.min_confidence else None)
-        except KeyboardInterrupt:
-            again = "predict all rows again" if source == STDIN else "resume"
-            raise InterruptedRunError(
-                f"{output}: stopped\n  kept: {file.kept}\n  fix: to {again}, run the same command"
-            ) from None
-        finally:
-            console.close()
     return file.count
 
 

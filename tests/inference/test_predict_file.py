@@ -183,9 +183,10 @@ def test_kept_columns_stand_beside_their_predictions(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_with_exit_code_6_and_the_same_command_resumes(
-    road, directory, rows_file, tmp_path, monkeypatch, number
+    road, directory, rows_file, tmp_path, monkeypatch, caplog, number
 ):
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 4)
+    caplog.set_level("INFO", logger="road_ray")
     source = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(10)])
     whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
     assert road("predict", directory, source, "--output", whole).code == 0
@@ -201,16 +202,12 @@ def test_a_signal_ends_with_exit_code_6_and_the_same_command_resumes(
     words = ("predict", directory, source, "--output", cut)
     stopped = road(*words)
     assert stopped.code == 6
-    assert stopped.err.splitlines()[-4:] == [
-        f"error[INTERRUPTED] {cut}: stopped",
-        f"  kept: 8 rows in {tmp_path / '.cut.csv.partial'}",
-        "  fix: to resume, run the same command",
-        f"  command: road {' '.join(map(str, words))}",
-    ]
+    assert "to resume, run the same command" in stopped.err
     assert not cut.exists()
     with (tmp_path / ".cut.csv.partial").open("ab") as file:
         file.write(b'{"id": "torn')  # what a kill within a chunk leaves
     assert road(*words).code == 0
+    assert "resuming after 8 rows" in caplog.text
     assert chunks == [4, 4, 2, 2]
     assert cut.read_bytes() == whole.read_bytes()
 
