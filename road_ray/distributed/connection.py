@@ -19,7 +19,7 @@ from pathlib import Path
 
 from road_ray.distributed.room import SCALE_UP_VARIABLE, no_room
 from road_ray.errors import ClusterError
-from road_ray.system.files import CACHE
+from road_ray.system.files import CACHE, path_of
 
 _REPEATED = "Failed to query Ray Train|arguments in the object store"
 _READ_AT_IMPORT = {  # by Ray
@@ -204,13 +204,8 @@ def temporary_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 def token_path() -> Path:
     """Return the path where Ray looks for the token."""
-    try:
-        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
-    except RuntimeError as error:
-        raise ClusterError(
-            f"no home directory for Ray's token: {error}\n"
-            "  fix: RAY_AUTH_TOKEN_PATH=a file, or HOME=a directory of this user"
-        ) from error
+    variable = "RAY_AUTH_TOKEN_PATH"
+    return path_of(os.environ.get(variable) or "~/.ray/auth_token", variable)
 
 
 def require_token(*, create: bool = False) -> None:
