@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -55,7 +54,6 @@ def _serve_here(
     config: ServingConfig, place: tuple[str, int], digest: str | None, ready: Callable[[str], None]
 ) -> None:
     with _listener(*place) as listener:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         import uvicorn
 
         from road_ray.distributed.serving.api import build_api
@@ -101,7 +99,6 @@ def _serve_on_ray(
         from road_ray.distributed.room import room
         from road_ray.distributed.serving.deployment import build_application
 
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has a handler of its own
         resources = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
         room("replicas", config.replicas, resources, free=True)
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
