@@ -15,23 +15,14 @@ from tests.row_files import write_rows
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("own")
-    (root / "commonsenseqa").mkdir()
-    choices = [{"label": letter, "text": f"the {letter}"} for letter in "ABCDE"]
-    for name in ("train.jsonl", "dev.jsonl"):
-        rows = [
-            {"id": str(i), "answerKey": "ABCDE"[i % 5]}
-            | {"question": {"stem": f"where is {i}?", "choices": choices}}
-            for i in range(8)
-        ]
-        write_rows(root / "commonsenseqa" / name, rows)
-    return root
-
-
-@pytest.fixture(scope="module")
-def settings(sentiment, root):
-    chosen = {"data.root": str(root), "data.dataset": "commonsenseqa", "data.batch_size": 4}
+def settings(sentiment, tmp_path_factory):
+    """A fine-tuning on questions with five choices each."""
+    names = ["question", *"abcde"]
+    choices = {letter: f"the {letter}" for letter in "abcde"}
+    rows = [{"question": f"where is {n}?", **choices, "label": n % 5} for n in range(8)]
+    file = str(write_rows(tmp_path_factory.mktemp("own") / "questions.csv", rows))
+    entry = {"kind": "choose", "text": names, "train": file, "dev": file}
+    chosen = {"data.sets": {"own": entry}, "data.dataset": "own", "data.batch_size": 4}
     return sentiment | chosen | {"training.steps": 3}
 
 
@@ -42,12 +33,12 @@ def trained(settings, tmp_path_factory):
 
 
 def test_figures_and_predictions(trained):
-    assert 0 <= trained.metrics["eval/commonsenseqa/accuracy"] <= 100
-    path = trained.directory / "predictions" / "commonsenseqa" / "predictions.json"
+    assert 0 <= trained.metrics["eval/own/accuracy"] <= 100
+    path = trained.directory / "predictions" / "own" / "predictions.json"
     output = json.loads(path.read_text())
     assert len(output) == 8
     assert set(output.values()) <= set("01234")
-    temperature = trained.metrics["eval/commonsenseqa/temperature"]
+    temperature = trained.metrics["eval/own/temperature"]
     row, model = {"question": "where?", "choices": list("abcde")}, load(str(trained.directory))
     plain = torch.tensor(replace(model, record={})(row)["scores"]).log() / temperature
     assert model(row)["scores"] == pytest.approx(plain.softmax(-1).tolist(), abs=1e-5)
@@ -56,11 +47,11 @@ def test_figures_and_predictions(trained):
 def test_a_student_learns_from_it(settings, trained, tmp_path):
     taught = {"distillation.teachers": [str(trained.directory)], "distillation.host": "process"}
     run = rr.distill(overrides=settings | taught, run_dir=tmp_path)
-    assert "eval/commonsenseqa/accuracy" in run.metrics
+    assert "eval/own/accuracy" in run.metrics
 
 
 def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tmp_path, road):
-    joint = questions | {"data.span_head": "joint", "data.max_judged_rows": 40}
+    joint = questions | {"data.span_head": "joint", "data.max_judged_rows": 12}
     run = rr.finetune(overrides=joint, run_dir=tmp_path / "run")
     tuned = {name: value for name, value in run.metrics.items() if "at_threshold_" in name}
     assert "eval/newsqa/at_threshold_f1" in tuned
