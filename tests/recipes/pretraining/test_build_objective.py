@@ -120,15 +120,12 @@ def test_the_head_of_init_is_kept(attempt, pretrained, tmp_path, part, bias, cho
     assert (event["kept"], event["new"]) == (kept, [])
 
 
-def test_a_head_that_init_has_not_is_new_and_told(attempt, pretrained, caplog):
+def test_what_init_has_not_is_new_and_told(attempt, pretrained, tmp_path, caplog):
     attempt(init=pretrained.hf_dir, objective__name="mlm", training__steps=1, console="plain")
     assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text
-
-
-def test_parts_of_an_objective_that_no_model_has_are_new_and_told(attempt, tmp_path, caplog):
     chosen = {"objective__name": "teams", "training__steps": 1, "console": "plain"} | MORE["teams"]
     assert attempt("first", **chosen).code == 0
-    attempt("second", init=tmp_path / "first", **chosen).good()
+    attempt("second", init=tmp_path / "first", **chosen).good()  # its parts are of no model
     assert "lm_head; new: detection_layer, detection_head" in caplog.text
 
 

@@ -16,7 +16,6 @@ from road_ray.recipes.sweep.trials import load_sweep
 from tests.sweeps import leave_trials
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
-METRIC = "eval/sst2/accuracy"
 RATE = {"optimizer.peak_lr": 1e-3}
 
 
@@ -30,17 +29,13 @@ def finished(config, states):
 
 @pytest.fixture
 def file(tmp_path, sentiment):
-    path = tmp_path / "mine.yaml"
-    lines = [f"  {key}: {value}" for key, value in sentiment.items() if key != "console"]
-    lines = [line for line in lines if "optimizer" not in line]
-    path.write_text(
-        "verb: finetune\noverrides:\n" + "\n".join(lines) + "\n"
-        "  training.evaluate_every_steps: 2\n  data.max_judged_rows: 20\n"
-        f"metric: {METRIC}\ntrials: 3\nconsole: quiet\nmax_concurrent: 1\n"
-        "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
-        f"run_dir: {tmp_path}/sweep\n"
-    )
-    return path
+    overrides = {n: v for n, v in sentiment.items() if n not in ("console", "optimizer.peak_lr")}
+    overrides |= {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
+    sweep = {"verb": "finetune", "overrides": overrides, "metric": "eval/sst2/accuracy"}
+    sweep |= {"trials": 3, "console": "quiet", "max_concurrent": 1, "run_dir": f"{tmp_path}/sweep"}
+    sweep |= {"space": {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(sweep))
+    return tmp_path / "mine.yaml"
 
 
 DIVERGED = "diverged: step 3: loss nan"

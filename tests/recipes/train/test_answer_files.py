@@ -88,8 +88,6 @@ def test_a_label_of_a_person_is_found_by_its_text_and_its_rows_may_be_few(
     changes = named | {"distillation.average_loss": True, "weighting.rule": "confidence"}
     average = student("average", people, teachers.directory / "teacher-0", **changes)
     assert len({weights(run) for run in (alone, beside, average)}) == 3
-    resumed = student("beside", people, teachers.directory / "teacher-0", **named)
-    assert weights(resumed) == weights(beside)
 
 
 def test_a_map_of_the_data_set_renames_no_label_of_the_task():
