@@ -119,13 +119,6 @@ def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(pe
     assert third[0].distillation.store == Path("s")
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_one_override_may_be_a_text(performed, name):
-    getattr(rr, name)(overrides="run_dir=here")
-    ((config,),) = performed
-    assert config.run_dir == Path("here")
-
-
 def test_a_sweep_takes_a_text_and_every_kind_of_value(monkeypatch):
     from road_ray.recipes.sweep import sweep as module
 
