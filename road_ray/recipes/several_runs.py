@@ -92,7 +92,7 @@ def finetunings(config: FinetuningsConfig) -> list[FinetuneConfig]:
             raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
         if missing := [name for name in config.pool if name not in pool]:
             _log.warning("no files of %s below the data root: left out", ", ".join(missing))
-    inits = {name: config.pool.get(name, {}).get("init") for name in pool}
+    inits = {name: str(config.pool.get(name, {}).get("init")) for name in pool}
     before = {name: other for name, other in inits.items() if other in config.pool}
     for name, other in before.items():
         if other not in pool or other in before:

@@ -109,6 +109,7 @@ def test_data_sets_without_files_are_left_out(sentiment, caplog, tmp_path):
             "pool.rte.init = mnli",
         ),
         ({"pool": {"sst2": {}, "mnli": {"seed": 3}}}, r"pool\.seed: it is that of all runs"),
+        ({"pool": {"mnli": {}, "sst2": {"init": ["mnli"]}}}, r'init = \["mnli"\]\n'),
         ({"pool": {"mnli": {"data.evaluate_on": "mnli"}}}, r'data.evaluate_on = "mnli"\n'),
         (
             {"pool": {"sst2": {}}, "num_seeds": 2, "training.evaluate_every_steps": 1}
