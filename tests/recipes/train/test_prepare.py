@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 from sklearn.utils.class_weight import compute_class_weight
 from transformers import AutoModelForSequenceClassification
@@ -24,7 +23,7 @@ from road_ray.recipes.train.config import StudentConfig
 from road_ray.recipes.train.prepare import _class_weights, count_overlap
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.published import publish
-from tests.runs import name_labels
+from tests.runs import name_labels, weights
 
 
 def split(labels):
@@ -34,8 +33,8 @@ def split(labels):
 
 def test_balanced_weights_are_those_of_scikit_learn_and_those_by_label_1_for_others():
     labels = [0] * 6 + [1] * 3 + [2]
-    weights = compute_class_weight("balanced", classes=np.arange(3), y=labels)
-    assert _class_weights("balanced", split([*labels, -100])).tolist() == pytest.approx(weights)
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    assert _class_weights("balanced", split([*labels, -100])).tolist() == pytest.approx(expected)
     without = _class_weights("balanced", split([0, 0, 0, 1]))  # 4 / (2 * 3), 4 / (2 * 1)
     assert without.tolist() == pytest.approx([2 / 3, 2.0, 1.0])
     assert _class_weights({"c": 4.0}, split([0])).tolist() == [1.0, 1.0, 4.0]
@@ -44,19 +43,15 @@ def test_balanced_weights_are_those_of_scikit_learn_and_those_by_label_1_for_oth
 
 @pytest.mark.trained
 def test_training_follows_the_weights_and_equal_ones_change_nothing(sentiment, tmp_path):
-    def weights(**more):
-        run = rr.finetune(
-            overrides=sentiment | {"training.steps": 2} | more,
-            run_dir=tmp_path / str(len(list(tmp_path.iterdir()))),
-        )
-        parameters = load_file(run.hf_dir / "model.safetensors").values()
-        return torch.cat([parameter.flatten() for parameter in parameters])
+    def trained(name, **more):
+        keys = sentiment | {"training.steps": 2} | more
+        return weights(rr.finetune(overrides=keys, run_dir=tmp_path / name))
 
-    plain = weights()
+    plain = trained("plain")
     ones = {"data.class_weights": {"positive": 1.0, "negative": 1.0}}
-    assert torch.equal(weights(**ones), plain)
-    assert not torch.equal(weights(**{"data.class_weights": {"positive": 9.0}}), plain)
-    assert not torch.equal(weights(**{"data.label_smoothing": 0.1}), plain)
+    assert trained("ones", **ones) == plain
+    assert trained("nine", **{"data.class_weights": {"positive": 9.0}}) != plain
+    assert trained("smooth", **{"data.label_smoothing": 0.1}) != plain
 
 
 def row(*texts: str, label: str | None = "0") -> TextExample:
