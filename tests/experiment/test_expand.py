@@ -14,6 +14,7 @@ from road_ray.experiment.expand import TEACHER_SEED, Experiment
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, MultitaskConfig
 from road_ray.system.files import write_text_atomic
 from road_ray.verbs import configure
+from tests.runs import edit
 
 
 def planned(overrides):
@@ -86,10 +87,8 @@ def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny,
 
 def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(tiny, tmp_path):
     changes = tiny("compression", **{"data.max_rows": 40})
-    deep = tmp_path / "deep"
-    shutil.copytree(f"{changes['init']}/hf", deep)
-    size = json.loads((deep / "config.json").read_text())
-    (deep / "config.json").write_text(json.dumps(size | {"num_hidden_layers": 6}))
+    deep = shutil.copytree(f"{changes['init']}/hf", tmp_path / "deep")
+    edit(deep / "config.json", num_hidden_layers=6)
     plan = planned(changes | {"init": str(deep)})
     layers = {
         name: plan.of_arm(f"kd_{name}", 0)[0].config.student.layers

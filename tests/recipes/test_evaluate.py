@@ -8,7 +8,7 @@ import pytest
 from road_ray.data import catalog
 from road_ray.data.readers.layouts import read_split
 from road_ray.inference.load_model import load
-from tests.runs import name_labels
+from tests.runs import edit, name_labels
 
 SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16"]
 
@@ -50,10 +50,8 @@ def test_a_threshold_is_tuned_on_the_named_set_and_used_on_all(attempt, span_run
 
 
 def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, span_run, tmp_path):
-    foreign = tmp_path / "foreign"
-    shutil.copytree(span_run.hf_dir, foreign)
-    record = json.loads((foreign / "road_ray.json").read_text())
-    (foreign / "road_ray.json").write_text(json.dumps(record | {"no_answer_threshold": None}))
+    foreign = shutil.copytree(span_run.hf_dir, tmp_path / "foreign")
+    edit(foreign / "road_ray.json", no_answer_threshold=None)
     figures = json.loads(attempt(foreign, "newsqa", more=tuple(SPANS)).out)["metrics"]
     assert not [name for name in figures if "threshold" in name]
     assert {"eval/newsqa/f1", "eval/newsqa/best_f1"} <= figures.keys()

@@ -15,6 +15,7 @@ from road_ray.recipes.train.prepare import prepare
 from road_ray.reporting import text_tables
 from road_ray.training.worker import Worker
 from road_ray.verbs import preset_config
+from tests.runs import weights
 
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
@@ -157,8 +158,7 @@ def test_each_generation_learns_from_the_one_before(teachers, sentiment, tmp_pat
     assert {name: run.metrics[name] for name in figures} == figures
     assert "generation-1/eval/sst2/accuracy" in run.metrics
     assert "eval/sst2/ensemble_accuracy" in run.metrics
-    weights = [path / "hf" / "model.safetensors" for path in (run.directory, last)]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert weights(run) == weights(last)
     listed |= {"teachers": run.directory / "teachers.json", "num_teachers": 3}
     student = rr.distill(overrides=sentiment, run_dir=tmp_path / "of-the-ensemble", **listed)
     assert "eval/sst2/accuracy" in student.metrics
