@@ -104,8 +104,7 @@ def test_every_option_of_the_configuration_belongs_to_an_objective():
     ],
 )
 def test_the_head_of_init_is_kept(attempt, pretrained, tmp_path, part, bias, chosen, kept):
-    place = tmp_path / "published"
-    shutil.copytree(pretrained.hf_dir / part, place)
+    place = shutil.copytree(pretrained.hf_dir / part, tmp_path / "published")
     for file in pretrained.hf_dir.glob("tokenizer*"):
         shutil.copy(file, place)
     (place / "road_ray.json").unlink(missing_ok=True)
@@ -115,8 +114,8 @@ def test_the_head_of_init_is_kept(attempt, pretrained, tmp_path, part, bias, cho
     attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, **chosen).good()
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[bias].mean().item() == pytest.approx(7.0, abs=1e-3)
-    rows = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
-    [event] = [row for row in rows if row["kind"] == "initialized"]
+    events = read_rows(tmp_path / "run" / "events.jsonl")
+    [event] = [row for row in events if row["kind"] == "initialized"]
     assert (event["kept"], event["new"]) == (kept, [])
 
 

@@ -42,21 +42,16 @@ def test_a_leftover_of_a_killed_process_is_not_part_of_a_run(tmp_path):
 
 
 def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tmp_path):
-    place = tmp_path / "teacher"
-    shutil.copytree(teachers.directory / "teacher-0", place)
+    place = shutil.copytree(teachers.directory / "teacher-0", tmp_path / "teacher")
     weights = bytearray((place / "hf" / "model.safetensors").read_bytes())
     weights[len(weights) // 2] ^= 1
     (place / "hf" / "model.safetensors").write_bytes(weights)
-    settings = {key: sentiment[key] for key in ("data.root", "console")}
     shown = f"{place}/hf/model.safetensors: not the file that .* records"
     for init in (place, place / "hf"):
         with pytest.raises(CheckpointError, match=shown):
-            rr.evaluate(
-                overrides=settings | {"init": str(init), "run_dir": str(tmp_path / "judged")}
-            )
-    changes = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
+            rr.evaluate(init=str(init), run_dir=tmp_path / "judged")
     with pytest.raises(CheckpointError, match=shown):
-        rr.distill(overrides=sentiment | changes | {"run_dir": str(tmp_path / "student")})
+        rr.distill(overrides=sentiment, teachers=[place], run_dir=tmp_path / "student")
 
 
 def test_a_finished_fine_tuning_keeps_its_model_and_no_checkpoint_and_never_starts_again(
