@@ -73,7 +73,7 @@ def spent(trial: Path, seed: str = "*") -> float:
     """
     texts = [path.read_text(encoding="ascii") for path in trial.glob(f"seed-{seed}/{SPENT}")]
     # A second number is of a version before, which counted the time of teachers too.
-    return sum(float(text.split()[0]) for text in texts)
+    return sum([*map(float, text.split()), 0.0][0] for text in texts)
 
 
 def write(directory: Path, record: Record) -> None:

@@ -204,7 +204,6 @@ def should_stop(config: SearchConfig, trials: Sequence[FrozenTrial], number: int
     compares the best report of a trial with the means of the others until then.
     """
     grace, sign = config.grace_percent, 1.0 if config.mode[0] == "max" else -1.0
-
     own, last = trials[number].intermediate_values, max(trials[number].intermediate_values)
     now, value = 100 * last / trials[number].user_attrs[TOTAL], sign * own[last]
     if config.scheduler == "none" or now < grace:
