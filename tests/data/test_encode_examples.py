@@ -161,9 +161,9 @@ def test_labels_are_padded_beside_their_tokens(letters):
     numbers = np.array([1, 0, 2])
     batch = pad(rows, numbers, pad_id=0)
     labels = labels_of(rows, numbers, batch["input_ids"].shape[1])["labels"]
-    assert labels.shape == batch["input_ids"].shape == (3, 6)
-    assert labels[0].tolist() == [-100, 0, *[-100] * 4]
-    assert labels[1].tolist() == [-100, 0, 1, *[-100] * 3]
+    assert labels.shape == batch["input_ids"].shape == (3, 5)
+    assert labels[0].tolist() == [-100, 0, *[-100] * 3]
+    assert labels[1].tolist() == [-100, 0, 1, *[-100] * 2]
     assert (labels[2] == -100).all()
     shares = [BatchStream(rows, 3, seed=0, pad_id=0, rank=rank, size=2)[0] for rank in (0, 1)]
     assert sum(len(share["labels"]) for share in shares) == 3
