@@ -13,10 +13,8 @@ from road_ray.errors import ConfigError, did_you_mean
 
 
 def _task(name: str, kind: str = "classify", **values: Any) -> Task:
-    listed: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in values.items()
-    }
-    return Task(name, KINDS[kind](**listed))
+    fields: Any = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Task(name, KINDS[kind](**fields))
 
 
 def _dataset(name: str, keys: Mapping[str, Any]) -> Dataset:
@@ -26,22 +24,25 @@ def _dataset(name: str, keys: Mapping[str, Any]) -> Dataset:
     if "hub_label" in keys:
         on_hub = Columns(tuple(keys.get("hub_text", text)), keys["hub_label"], keys.get("hub_id"))
     hub = keys.get("hub") and Hub(
-        keys["hub"], keys.get("configuration"), only and tuple(only), keys.get("hub_splits", {}),
+        keys["hub"],
+        keys.get("configuration"),
+        only=only and tuple(only),
+        splits=keys.get("hub_splits", {}),
         columns=on_hub,
-    )  # fmt: skip
+    )
     files = {split: keys[split] for split in ("train", "dev", "test") if keys.get(split)}
     return Dataset(
         name,
         keys["task"],
         keys["layout"],
         keys["folder"],
-        Columns(text, keys.get("label"), keys.get("id")),
-        {split: tuple(x) if isinstance(x, list) else x for split, x in files.items()},
-        tuple(keys["metrics"]),
-        hub,
-        keys.get("label_map", {}),
-        Columns(tuple(keys["test_text"]), id="index") if "test_text" in keys else None,
-        tuple(keys.get("also", ())),
+        columns=Columns(text, keys.get("label"), keys.get("id")),
+        splits={split: tuple(x) if isinstance(x, list) else x for split, x in files.items()},
+        metrics=tuple(keys["metrics"]),
+        hub=hub,
+        label_map=keys.get("label_map", {}),
+        test_columns=Columns(tuple(keys["test_text"]), id="index") if "test_text" in keys else None,
+        also=tuple(keys.get("also", ())),
     )
 
 
