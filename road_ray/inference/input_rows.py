@@ -214,7 +214,7 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
     if suffix in TABLES:
-        return table_rows(path) if "text" in trained.fields else _asked(table_rows(path))
+        return _asked(table_rows(path))
     if suffix == _LINES:
         return _lines((f"{path}:{number}", line) for number, line in numbered_lines(path))
     raise ConfigError(

@@ -152,6 +152,16 @@ def test_every_row_of_jsonl_has_its_own_columns_and_flat_questions_keep_theirs(r
     assert row.copied == {"title": "t", "answers": {"text": []}}
 
 
+def test_questions_of_an_article_are_rows_of_a_model_of_pairs_too(rows_file):
+    question = {"id": "q", "question": "Who?", "answers": []}
+    path = rows_file(".jsonl", [{"paragraphs": [{"context": "Ada.", "qas": [question]}]}])
+    pairs = TrainedInput({"text": "question", "text_pair": "context"})
+    for chosen, trained in (({}, pairs), ({"text": "question"}, TEXT)):
+        [row] = input_rows(path, chosen, trained)
+        assert (row.fields["id"], row.fields["text"]) == ("q", "Who?")
+        assert "answers" not in row.copied
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
 def test_kept_columns_stand_beside_their_predictions(
     road, directory, tmp_path, monkeypatch, suffix
