@@ -155,17 +155,18 @@ def row_folds(split: Split, num_folds: int) -> Ints:
 def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bool]:
     """Return for each example True if it is in the dev split of ``fraction`` of all.
 
-    Examples with one text (for spans: one context) stay together. Raises ``DataError`` if all have
-    the same text.
+    Examples with one text (for spans: one context) stay together; those without a label change
+    nothing for the others. Raises ``DataError`` if all have the same text.
     """
     numbers = [_number_of(example) for example in examples]
-    rows_of = Counter(numbers)
+    known = [n for n, e in zip(numbers, examples, strict=True) if e != e.unlabelled()] or numbers
+    rows_of = Counter(known)
     if len(rows_of) < 2:
         raise DataError(
             f"data.sets.{name}: dev_fraction = {fraction}: all {len(examples)} rows have one text\n"
             "  fix: add rows with other texts, or name a file as dev"
         )
-    held, remaining = set[int](), max(1, round(fraction * len(examples)))
+    held, remaining = set[int](), max(1, round(fraction * len(known)))
     for number in sorted(rows_of)[:-1]:
         if remaining > 0:
             held.add(number)

@@ -5,7 +5,12 @@ import pytest
 
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import UNKNOWN, ChoiceExample, SpanExample, TagExample, TextExample
-from road_ray.data.load_split import find_dataset, load_split, read_unlabelled_rows
+from road_ray.data.load_split import (
+    find_dataset,
+    load_split,
+    read_examples,
+    read_unlabelled_rows,
+)
 from road_ray.data.training_rows import fold_of, read_unlabelled, row_folds
 from road_ray.errors import ConfigError, DataError
 from tests.row_files import write_rows
@@ -49,6 +54,16 @@ def test_a_named_set_needs_no_labels(train, tmp_path, dataset, row, entry):
     *_, last = train(dataset, "mine", sets={"mine": own}).examples
     assert last.where.startswith(str(tmp_path))
     assert last == last.unlabelled()
+
+
+def test_rows_that_are_held_out_of_a_set_are_not_among_its_unlabelled_ones(tmp_path):
+    rows = [{"text": f"film {n}", "label": "" if n % 4 else "a"} for n in range(200)]
+    entry = {"text": "text", "labels": ["a", "b"], "dev_fraction": 0.1}
+    entry["train"] = str(write_rows(tmp_path / "x.jsonl", rows))
+    source = SourceConfig(sets={"mine": entry})
+    held = {e.texts for e in read_examples(find_dataset("mine", source)[0], "dev", tmp_path)}
+    assert len(held) == 5
+    assert held.isdisjoint(e.texts for e in read_unlabelled_rows(["mine"], "mine", source))
 
 
 def test_a_column_of_text_may_be_called_answers(tmp_path):
