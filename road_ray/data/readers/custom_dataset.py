@@ -227,7 +227,8 @@ class CustomDataset(Config):
     def check_metrics(self) -> None:
         """Raise ``ValueError`` for metrics that the kind and the labels do not have."""
         known = _METRICS[self.kind]
-        if self.kind in ("classify", "multi"):
+        has_classes = self.kind in ("classify", "multi")
+        if has_classes:
             known = (*known, *(f"{_F1_OF}{label}" for label in self._named_labels))
         if self.kind == "classify" and len(self.labels) > 2:
             known = tuple(metric for metric in known if metric != "f1")  # of which label?
@@ -237,7 +238,7 @@ class CustomDataset(Config):
         if self.kind == "span" and len({m.partition("_")[2] for m in self.metrics or ()}) > 1:
             raise ValueError(f"metrics = {list(self.metrics or ())}: of several languages")
         for metric in self.metrics or ():
-            of_another = self.task is not None and metric.startswith(_F1_OF)
+            of_another = has_classes and self.task is not None and metric.startswith(_F1_OF)
             own = is_own(metric) and self.kind in ("classify", "regress")
             if metric not in known and not of_another and not own:
                 raise ValueError(

@@ -115,6 +115,7 @@ def test_names_of_other_sets_are_refused():
         (SEVERAL | {"label": ["a", "b"], "separator": ";"}, "each once, without a separator"),
         (SEVERAL | {"labels": ["joy"]}, "at least two"),
         (SEVERAL | {"metrics": ["accuracy"]}, "kind multi has no metric accuracy"),
+        (NUMBERS | {"task": "x", "metrics": ["f1_of_a"]}, "kind regress has no metric f1_of_a"),
     ],
 )
 def test_an_entry_that_cannot_be_right_is_refused(own, message):
