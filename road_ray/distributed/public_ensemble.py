@@ -7,7 +7,7 @@ and every recipe accept it. Ray is imported only for teachers in actors.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -73,8 +73,13 @@ class Ensemble(protocol.Ensemble):
         compiled: bool = False,
         **options: Any,
     ) -> None:
-        if host not in ("actors", "process"):
-            raise ConfigError(f"distillation.host is {host!r}\n  allowed: 'actors', 'process'")
+        for key, given, allowed in (
+            ("host", host, ("actors", "process")),
+            ("precision", precision, get_args(Precision)),
+        ):
+            if given not in allowed:
+                names = ", ".join(map(repr, allowed))
+                raise ConfigError(f"distillation.{key} is {given!r}\n  allowed: {names}")
         if isinstance(directories, str | Path) or not directories:
             raise ConfigError(
                 f"distillation.teachers is {directories!r}\n  allowed: a list of directories"

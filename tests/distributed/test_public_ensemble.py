@@ -85,6 +85,8 @@ def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
 def test_what_cannot_be_done_is_refused_before_anything_starts(directories, tmp_path):
     with pytest.raises(ConfigError, match="'actors', 'process'"):
         Ensemble(directories, task="sst2", host="cloud")
+    with pytest.raises(ConfigError, match=r"precision is 'int8'\n.*'fp32', 'bf16'"):
+        Ensemble(directories, task="sst2", precision="int8")
     with pytest.raises(ConfigError, match="a list of directories"):
         Ensemble([], task="sst2")
     with pytest.raises(ConfigError, match="did you mean 'sst2'"):
