@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.distributed.train import worker_group as group
-from road_ray.distributed.train.preemption import drain
+from road_ray.distributed.train.preemption import _REPORT
 from tests.chaos.runs import NOISE, InThread, paced, rows_of, sizes_of, trained, weights
 from tests.cluster import make_address_directory, short_directory
 
@@ -67,7 +67,7 @@ def test_a_drained_node_costs_seconds_and_counts_as_no_failure(
     training.until(lambda: training.watched.step >= 8)
     ray = str(Path(sys.executable).with_name("ray"))
     where = ["--address", cluster.address, "--node-id", node.node_id]
-    subprocess.run([ray, *drain(NOTICE_SECONDS)[1:], *where], check=True, timeout=120)
+    subprocess.run([ray, *_REPORT[1:], str(NOTICE_SECONDS), *where], check=True, timeout=120)
     drained_at = time.monotonic()
     training.until(lambda: any(odd_checkpoints(run)) or len(sizes_of(run)) > 1)
     training.until(lambda: time.monotonic() > drained_at + NOTICE_SECONDS)
