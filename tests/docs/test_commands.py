@@ -81,6 +81,17 @@ def test_every_command_of_a_page_is_accepted(page, monkeypatch):
             raise AssertionError(f"road {shlex.join(words)}: {error}") from error
 
 
+def test_every_option_that_a_message_or_docstring_proposes_is_one_of_its_command():
+    commands: Any = get_command(app).commands  # type: ignore[attr-defined]
+    for file in sorted((ROOT / "road_ray").rglob("*.py")):
+        for name, rest in re.findall(r"\broad (\w+) ([^`)\n]*--[^`)\n]*)", file.read_text("utf-8")):
+            group = commands.get(name)
+            every = [group, *getattr(group, "commands", {}).values()]
+            known = {option for x in every if x for param in x.params for option in param.opts}
+            named = re.findall(r"(?<!\S)--[a-z][a-z-]+", rest.partition(" -- ")[0])
+            assert known.issuperset(named), (file.name, name, rest)
+
+
 def test_a_command_that_is_wrong_is_found():
     for line in ("finetune optimizer.rate=1", "predict run --columns a=b", "finetune --lr=3", "go"):
         with pytest.raises(Exception, match=r"rate|columns|lr|go"):
