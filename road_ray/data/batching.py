@@ -247,7 +247,7 @@ class BatchStream:
         lengths, corpus, seed, size = self._lengths, self._corpus, self.seed, self.batch_size
         if corpus is None:
             # The second word separates the uses of one seed: 0 order, 1 noise, 2 draws, 3 dropout,
-            # 4 selected rows, 5 phases, 6 order of shards, 7 order within a window of shards.
+            # 4 selected rows, 6 order of shards, 7 order within a window of shards.
             return epoch_order(lengths, size, np.random.default_rng((seed, 0, epoch)))
         rows, shards = self._rows_of(corpus.starts, epoch, window)
         if corpus.expect is not None:

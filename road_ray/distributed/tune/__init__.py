@@ -2,6 +2,6 @@
 
 Start with ``driver.py``, which draws values with Optuna and starts trials. ``search_config.py`` has
 the keys and encodes the search space, ``one_trial.py`` runs and records a trial. ``study.py`` opens
-the study's file or database, tells it of trials and says which ones stop early. The function of a
-trial is in ``recipes/sweep/``.
+the study's journal, tells it of trials and says which ones stop early. The function of a trial is
+in ``recipes/sweep/``.
 """
