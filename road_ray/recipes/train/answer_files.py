@@ -158,7 +158,7 @@ def _read_answers(
     if in_order and count != len(rows):
         raise DataError(
             f"{path}: {count} rows without their numbers or texts; {dataset.name} has {len(rows)}\n"
-            "  allowed: as many\n  fix: add a column row, or the texts"
+            "  allowed: as many\n  fix: add a column row, or the texts (road predict --keep COLUMN)"
         )
     return found
 
