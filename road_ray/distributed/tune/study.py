@@ -129,8 +129,11 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
 
 
 def begun(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the trials that run or have ended."""
-    return [trial for trial in trials if trial.state != TrialState.WAITING]
+    """Return the trials that run or have ended, without those that an earlier version copied from
+    another sweep.
+    """
+    every = [trial for trial in trials if trial.state != TrialState.WAITING]
+    return [trial for trial in every if not trial.user_attrs.get("origin")]
 
 
 def retried(trials: Sequence[FrozenTrial]) -> set[int]:

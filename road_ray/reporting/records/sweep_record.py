@@ -37,9 +37,9 @@ class Sweep:
 
     @cached_property
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials of the study."""
+        """Return the trials of the study, without those that an earlier version copied into it."""
         trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
-        return trials
+        return [trial for trial in trials if not trial.user_attrs.get("origin")]
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:

@@ -17,11 +17,14 @@ from road_ray.distributed.tune.search_config import SearchConfig
 from road_ray.distributed.tune.study import (
     JOURNAL,
     ask,
+    distributions,
     open_study,
     record_of,
+    records_of,
     tell_outcome,
 )
 from road_ray.errors import ResourceError
+from road_ray.reporting.records.sweep_record import read_sweep
 
 BASE = {"metric": "m", "trials": 6, "space": {"x": {"uniform": [0, 1]}, "c": {"choice": [1, [2]]}}}
 
@@ -153,6 +156,16 @@ def test_given_points_come_first_and_once(tmp_path):
     assert first.params == {"x": 0.25, "c": "[2]"}
     assert second.params["c"] == 1
     assert 0 <= second.params["x"] <= 1
+
+
+def test_trials_that_an_earlier_version_copied_are_of_another_sweep(half):
+    config, directory, _ = half
+    study = open_study(config, "s", directory)
+    copied = {"params": study.trials[0].params, "distributions": distributions(config.space)}
+    user_attrs = {"origin": "runs/other#0"}
+    study.add_trial(optuna.trial.create_trial(**copied, values=[0.9], user_attrs=user_attrs))
+    assert len(records_of(open_study(config, "s", directory))) == 4
+    assert [trial.number for trial in read_sweep(directory).best] == [0]
 
 
 def test_a_restart_does_not_draw_the_same_again(tmp_path):
