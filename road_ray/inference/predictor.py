@@ -318,7 +318,7 @@ _WORD = regex.compile(
     | [+-]{{0,2}}\.?\d+(?:[.,:/=-]+\d+)*(?:-?{_LETTER})*(?:-(?=\s))?
     | {_LETTER}+?(?:[-/&+@.'\u2019]{_LETTER}+?)*?        # ends before n't, 's or what is no letter
       (?:(?=n['\u2019]t(?![{_PLAIN}])|{_CLITIC})|(?!['\u2019.&+@/-]?{_LETTER})(?:-(?=\s))?)
-    | [^\s{_MARK}][{_MARK}]* | [{_MARK}]+
+    | [^\s\x1c-\x1f{_MARK}][{_MARK}]* | [{_MARK}]+  # the separators are white space to Python
     """,
     regex.VERBOSE | regex.IGNORECASE,
 )

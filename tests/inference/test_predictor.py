@@ -252,6 +252,7 @@ def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, t
         ("كِتَابٌ، جَدِيدٌ", "كِتَابٌ ، جَدِيدٌ"),
         ("cafe\u0301 Bru\u0308ssel, cafe\u0301's", "cafe\u0301 Bru\u0308ssel , cafe\u0301 's"),
         ("می\u200cخواهم", "می\u200cخواهم"),
+        ("one\x1fword", "one word"),
         ("日本語、テスト", "日本語 、 テスト"),
         ("\u2764\ufe0f ok", "\u2764\ufe0f ok"),
     ],
