@@ -186,16 +186,14 @@ class OnnxModel:
                 f"{path}: ONNX Runtime cannot read it: {' '.join(str(error).split())[:200]}\n"
                 "  fix: repeat `road export`"
             ) from error
-        self._path, self._inputs = path, self._session.get_inputs()
+        self._inputs = [tensor.name for tensor in self._session.get_inputs()]
+        size = self._session.get_inputs()[0].shape[1:-1]
+        self.choices = next((n for n in size if isinstance(n, int)), None)  # of earlier exports
 
     def __call__(self, batch: Batch) -> Tensor:
         tensors: Mapping[str, Any] = batch
         # The exported model has an input for segments, also where the tokenizer gives none.
         zeros = torch.zeros_like(batch["input_ids"])
-        inputs = {one.name: tensors.get(one.name, zeros).numpy() for one in self._inputs}
-        choices = self._inputs[0].shape[1:-1]  # a number in exports of earlier versions
-        if choices not in ([], ["choices"], [*zeros.shape[1:-1]]):
-            problem = f"takes {choices[0]} choices a row, seen {zeros.shape[1]}"
-            raise CheckpointError(f"{self._path}: {problem}\n  fix: repeat `road export`")
+        inputs = {name: tensors.get(name, zeros).numpy() for name in self._inputs}
         (logits,) = self._session.run(None, inputs)
         return torch.from_numpy(logits)

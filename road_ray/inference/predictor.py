@@ -276,6 +276,11 @@ class Predictor:
                 choices = row.get("choices")
                 if not isinstance(choices, list | tuple) or len(choices) < 2:
                     raise DataError(f"{where}: choices = {choices!r}; allowed: a list of texts")
+                if (size := getattr(self.model, "choices", None)) not in (None, len(choices)):
+                    raise DataError(
+                        f"{where}: {len(choices)} choices, the model takes {size} a row\n"
+                        "  fix: correct the row, or repeat `road export`: new ones take any number"
+                    )
                 texts = tuple(check_text(choice, where, "choices") for choice in choices)
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:

@@ -80,6 +80,14 @@ def test_grouped_entities_have_offsets_in_the_text():
     assert [e["score"] for e in entities] == pytest.approx([0.75, 0.8, 0.7, 0.6])
 
 
+def test_a_row_with_other_choices_than_an_export_of_before_takes_is_named(exported):
+    model = load(exported("completion"))
+    model.model.choices = 3
+    assert len(model(question="who ?", choices=["a", "b", "c"])["scores"]) == 3
+    with pytest.raises(DataError, match="the row: 2 choices, the model takes 3 a row"):
+        model(question="who ?", choices=["a", "b"])
+
+
 @pytest.mark.parametrize(("family", "labels"), [("bert", ("a", "b", "c")), ("roberta", ())])
 def test_a_model_of_choices_takes_any_number_of_them(tmp_path, family, labels):
     publish(tmp_path, family, "ForMultipleChoice", labels=labels)
