@@ -157,7 +157,7 @@ def test_questions_of_an_article_are_rows_of_a_model_of_pairs_too(rows_file):
     path = rows_file(".jsonl", [{"paragraphs": [{"context": "Ada.", "qas": [question]}]}])
     pairs = TrainedInput({"text": "question", "text_pair": "context"})
     for chosen, trained in (({}, pairs), ({"text": "question"}, TEXT)):
-        [row] = input_rows(path, chosen, trained)
+        [row] = input_rows(path, ColumnChoice(chosen), trained)
         assert (row.fields["id"], row.fields["text"]) == ("q", "Who?")
         assert "answers" not in row.copied
 
