@@ -127,6 +127,14 @@ def test_what_would_fail_late_in_a_pool_is_named_first(sentiment, tmp_path, chan
     assert not (tmp_path / "run").exists()
 
 
+def test_teachers_are_listed_with_seed_and_figures_whose_mean_is_told(teachers):
+    listed = json.loads((teachers.directory / "teachers.json").read_text())["teachers"]
+    assert [item["seed"] for item in listed] == [0, 1, 2]
+    figures = [item["metrics"]["eval/sst2/accuracy"] for item in listed]
+    assert teachers.metrics["eval/sst2/accuracy"] == pytest.approx(sum(figures) / 3)
+    assert "eval/sst2/accuracy_deviation" in teachers.metrics
+
+
 def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     listing = json.loads((folded.directory / "teachers.json").read_text())
     assert listing["num_folds"] == 2
