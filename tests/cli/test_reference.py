@@ -13,7 +13,7 @@ def test_the_page_is_up_to_date():
 
 
 MOST_KEYS = 200
-"""Distinct keys of the page. A key more is paid with one that goes."""
+"""Distinct keys of the page. Beyond it, a key more is paid with one that goes."""
 
 
 def test_no_key_is_added_without_one_that_goes():
