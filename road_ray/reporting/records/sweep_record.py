@@ -221,6 +221,7 @@ def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = directory / JOURNAL
     try:
+        path.stat()  # Optuna would make one that is not there
         storage = JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
         known = [name for name in (settings.get("name"), directory.name) if name in names]
