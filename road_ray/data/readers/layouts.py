@@ -63,7 +63,7 @@ def sentences(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[TextExam
         if found.separator is not None and isinstance(label, str):
             label = [part for cell in label.split(found.separator) if (part := cell.strip())]
         id = str(number) if found.id is None else str(row[found.id])
-        texts = tuple(check_text(row[name], where, name) for name in found.text)
+        texts = tuple([check_text(row[name], where, name) for name in found.text])
         yield TextExample(id, texts, None if label is None else label_text(label), where)
 
 
@@ -309,13 +309,13 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
             f"{where}: not in the layout {dataset.layout}: {type(error).__name__}: {error}\n"
             f"  allowed: {layout.form or 'the columns of the entry'}"
         ) from error
-    first: dict[str, str] = {}
-    repeats: list[str] = []
-    for example in examples:
-        if example.id in first:
-            repeats.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
-        first.setdefault(example.id, example.where)
-    if repeats:
+    if len({example.id for example in examples}) < len(examples):
+        first = {example.id: example for example in examples[::-1]}
+        repeats = [
+            f"id {example.id!r} at {example.where}, first at {first[example.id].where}"
+            for example in examples
+            if example is not first[example.id]
+        ]
         raise DataError(
             f"{name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
             "  fix: remove the copies; predictions are keyed by id"
@@ -351,7 +351,8 @@ def _with_label(
         below = label is not None and not dataset.negative_labels and below_zero(label)
         if not needed and (label == "" or below):
             label = None
-    return replace(example, label=None if label is None else named(label))
+    label = None if label is None else named(label)
+    return TextExample(example.id, example.texts, label, example.where)
 
 
 def found_paths(dataset: Dataset, root: Path, split: str) -> dict[str, Path | None]:
