@@ -188,37 +188,44 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     ``[N, C]``; -100 for unknown ones. Raises ``DataError`` for a label that the task has not.
     """
     kind, remedy = task.kind, "correct `labels`, or the rows, or map the values by `label_map`"
-    several, values = isinstance(kind, MultiLabel), dict[str, float | None]()
-    labels = [
-        () if e.label is None else listed_labels(e.label, e.where) if several else (e.label,)
-        for e in examples
-    ]
-    written = dict.fromkeys(label for of_row in labels for label in of_row)
+    several, first = isinstance(kind, MultiLabel), dict[str | None, str]()
+    for example in examples:  # most labels occur many times
+        first.setdefault(example.label, example.where)
+    labels = {x: listed_labels(x, w) if several else [x] for x, w in first.items() if x is not None}
+    written = list({name: None for names in labels.values() for name in names})
     if isinstance(kind, Regress):
-        for text, number in zip(written, map(number_in, written), strict=True):
-            is_inside = number is not None and kind.low <= number <= kind.high
-            values[text] = number if is_inside else None
+        values = [
+            x if x is not None and kind.low <= x <= kind.high else None
+            for x in map(number_in, written)
+        ]
         allowed = f"a number from {kind.low} to {kind.high}"
         remedy = "correct the rows, or set `low` and `high`"
     else:
         names = cast(Classify | MultiLabel, kind).labels
         known = {name: index for index, name in enumerate(names)}
-        values |= {label: known.get(label) for label in written}
+        values = list(map(known.get, written))
         mapped = [f"{v!r} = {name}" for v, name in dataset.label_map.items() if v != name]
         allowed = ", ".join([*names, *mapped])
-    unusable = ([x for x in of_row if values[x] is None] for of_row in labels)
-    if wrong := [(e, bad[0]) for e, bad in zip(examples, unusable, strict=True) if bad]:
+    number: dict[str | None, float | None] = dict(zip(written, values, strict=True))
+    unusable: dict[Any, str] = {
+        x: n for x, names in labels.items() for n in names[::-1] if number[n] is None
+    }
+    if unusable:
+        wrong = [example for example in examples if example.label in unusable]
         others = f"; {len(wrong) - 1} more rows have one that is not" if wrong[1:] else ""
         raise DataError(
-            f"{wrong[0][0].where} label={wrong[0][1]!r}, allowed: {allowed}{others}\n"
+            f"{wrong[0].where} label={unusable[wrong[0].label]!r}, allowed: {allowed}{others}\n"
             f"  fix: {remedy} in the data set's entry"
         )
     if isinstance(kind, MultiLabel):
-        sets = [[name in of_row for name in kind.labels] for of_row in labels]
-        unknown = np.array([[e.label is None] for e in examples]).reshape(-1, 1)
-        return np.where(unknown, UNKNOWN, np.array(sets, np.int64).reshape(-1, kind.width))
+        sets: dict[Any, Any] = {
+            x: [name in names for name in kind.labels] for x, names in labels.items()
+        }
+        unknown = [UNKNOWN] * kind.width
+        rows = [sets.get(e.label, unknown) for e in examples]
+        return np.array(rows, np.int64).reshape(-1, kind.width)
     dtype = np.float32 if isinstance(kind, Regress) else np.int64
-    return np.array([values[of_row[0]] if of_row else UNKNOWN for of_row in labels], dtype)
+    return np.array([number.get(e.label, UNKNOWN) for e in examples], dtype)
 
 
 def cache_key(

@@ -35,6 +35,8 @@ def label_text(value: object) -> str:
     """Return a label as text: truth values, numbers and lists as JSON has them; decimals, dates and
     all else as Python has them.
     """
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool | int | float | list | dict):
         return json.dumps(value, default=str)
     return str(value)

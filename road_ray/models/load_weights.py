@@ -162,6 +162,20 @@ def check_finite(file: Path, tensors: dict[str, Tensor]) -> None:
             )
 
 
+def stored_part(place: Path, part: str) -> dict[str, Tensor]:
+    """Return the weights of one part of a stored model, by their names in it; empty without it.
+    Raises ``CheckpointError`` for one that is not finite.
+    """
+    found = dict[str, Tensor]()
+    for file in sorted(place.glob("model*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 - it is no mapping
+                _, is_found, inner = f".{name}".partition(f".{part}.")
+                found |= {inner: opened.get_tensor(name)} if is_found else {}
+    check_finite(_weights_of(place), found)
+    return found
+
+
 def _weights_of(place: Path) -> Path:
     """Return the weights file of a directory, or the index of its shards."""
     index = place / "model.safetensors.index.json"

@@ -43,6 +43,7 @@ from road_ray.models.load_weights import (
     check_finite,
     label_order,
     load_stored,
+    stored_part,
     suppress_logging,
 )
 from road_ray.system.files import read_json, write_json_atomic
@@ -206,13 +207,11 @@ def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
     """
     given = [x.model.base_model for x in model.heads.values() if isinstance(x, TransformersHead)]
     poolers = [part.pooler for part in given if part.pooler is not None]
-    if poolers:
-        stored, missing = load_stored(type(model.encoder), locate_model(directory))
-        pooler: Any = getattr(stored, "pooler", None)
-        if pooler is None or any(name.startswith("pooler.") for name in missing):
-            poolers = []
+    stored = stored_part(locate_model(directory), "pooler") if poolers else {}
+    if not all(part.state_dict().keys() == stored.keys() for part in poolers):
+        poolers = []
     for part in poolers:
-        part.load_state_dict(pooler.state_dict())
+        part.load_state_dict(stored)
     return {"kept": ["pooler"] if poolers else [], "new": list(model.heads)}
 
 

@@ -8,7 +8,7 @@ Wang et al. 2021), or any table, whose columns the data set's entry names. Choic
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import getitem
@@ -47,11 +47,20 @@ _log = logging.getLogger(__name__)
 
 
 def sentences(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[TextExample]:
-    """Yield the rows of a table. Raises ``DataError`` for a missing column; that of the label may
-    be missing unless rows need it, and a JSON object behind the first may always lack it.
+    """Yield the rows of a table, with the task's names of labels; without ``labelled``, those that
+    are hidden are None. Raises ``DataError`` for a missing column; that of the label may be missing
+    unless rows need it, and a JSON object behind the first may always lack it.
     """
     names, found = None, dataset.columns
     label: object
+
+    @cache  # a file has few labels
+    def named(label: str) -> str | None:
+        below = not dataset.negative_labels and below_zero(label)
+        if not labelled and (below or not label) and label not in dataset.label_map:
+            return None
+        return dataset.named(label) if dataset.label_map else label
+
     for number, (where, row) in enumerate(rows):
         if row.keys() != names:  # in a table: the first row
             found = _columns_in(row, dataset.columns, labelled and names is None, where)
@@ -64,7 +73,7 @@ def sentences(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[TextExam
             label = [part for cell in label.split(found.separator) if (part := cell.strip())]
         id = str(number) if found.id is None else str(row[found.id])
         texts = tuple([check_text(row[name], where, name) for name in found.text])
-        yield TextExample(id, texts, None if label is None else label_text(label), where)
+        yield TextExample(id, texts, None if label is None else named(label_text(label)), where)
 
 
 def _columns_in(row: Row, columns: Columns, labelled: bool, where: str) -> Columns:
@@ -107,7 +116,7 @@ def glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[st
     numbers. Raises ``DataError`` for rows of another number of columns, unless they are at most one
     in a thousand, which are dropped with a warning.
     """
-    lines = numbered_lines(path)
+    lines, file = numbered_lines(path), str(path)
     header: Sequence[str | int] = ()
     if not all(isinstance(name, int) for name in columns.text):
         header = next(lines, (1, ""))[1].split("\t")
@@ -121,7 +130,7 @@ def glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tuple[st
         cells = line.split("\t")
         header = header or range(len(cells))
         if len(cells) == len(header):
-            yield f"{path}:{number}", dict(zip(header, cells, strict=True))
+            yield f"{file}:{number}", dict(zip(header, cells, strict=True))
             continue
         ragged.append(
             f"{path}:{number}: {len(cells)} columns, expected {len(header)}: {shorten(line)!r}"
@@ -285,7 +294,7 @@ def own_rows(reader: str, path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> list[Example]:
-    """Return the examples of a file, or of a split of the hub, with the task's names of labels.
+    """Return the examples of a file, or of a split of the hub.
 
     Rows without a label are dropped with a warning if they must be ``labelled``; else a label
     that is empty, or below 0 where no label is, is None. Raises ``DataError`` with the place of a
@@ -320,9 +329,8 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
             f"{name}: {len(repeats)} examples repeat an id\n  {first_faults(repeats)}\n"
             "  fix: remove the copies; predictions are keyed by id"
         )
-    named = cache(dataset.named if dataset.label_map else str)
-    found = (_with_label(example, dataset, named, labelled) for example in examples)
-    usable = [example for example in found if example is not None]
+    needed = labelled and dataset.columns.label is not None
+    usable = [e for e in examples if not _lacks_label(e, needed, dataset.label_map)]
     if not usable:
         raise DataError(
             f"{name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
@@ -333,26 +341,12 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
     return usable
 
 
-def _with_label(
-    example: Example, dataset: Dataset, named: Callable[[str], str], needed: bool
-) -> Example | None:
-    """Return a row with the task's name of its label, without one that is hidden; None if it has
-    none and one is needed, or the annotators did not agree.
-    """
-    if isinstance(example, ChoiceExample):
-        may_lack = not needed or dataset.columns.label is None  # as for answers from a file
-        return example if may_lack or example.answer is not None else None
-    if not isinstance(example, TextExample):
-        return example
-    label = example.label
-    if label not in dataset.label_map:
-        if label == _NO_LABEL or (needed and not label and dataset.columns.label is not None):
-            return None
-        below = label is not None and not dataset.negative_labels and below_zero(label)
-        if not needed and (label == "" or below):
-            label = None
-    label = None if label is None else named(label)
-    return TextExample(example.id, example.texts, label, example.where)
+def _lacks_label(example: Example, needed: bool, label_map: Mapping[str, str]) -> bool:
+    """Return True for a row without the label that is needed, or on which annotators disagree."""
+    if isinstance(example, TextExample):
+        lacks = example.label == _NO_LABEL or (needed and not example.label)
+        return lacks and example.label not in label_map
+    return needed and isinstance(example, ChoiceExample) and example.answer is None
 
 
 def found_paths(dataset: Dataset, root: Path, split: str) -> dict[str, Path | None]:
