@@ -16,8 +16,18 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling, ModelOutput
 
 from road_ray.data.batching import Batch, allowed_positions, second_text
-from road_ray.data.task_and_dataset import JointSpan, Kind, Reason, Regress, Span, Task
-from road_ray.models.architectures import FAMILIES, model_class
+from road_ray.data.task_and_dataset import (
+    Choose,
+    Classify,
+    JointSpan,
+    Kind,
+    MultiLabel,
+    Reason,
+    Regress,
+    Span,
+    Task,
+)
+from road_ray.models.architectures import FAMILIES, FIRST_TOKEN_FAMILIES, model_class
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.system.own_names import named_object, unfit
 
@@ -166,10 +176,12 @@ class TransformersHead(nn.Module):
                 part._is_hf_initialized = False
             model.initialize_weights()
         self.model = model
+        sentence = isinstance(kind, Classify | MultiLabel | Regress | Choose)
+        self.reads_first_token = sentence and config.model_type in FIRST_TOKEN_FAMILIES
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         if batch["input_ids"].dim() > 2:  # of choices
-            hidden = hidden.view(*batch["input_ids"].shape, -1)
+            hidden = hidden.unflatten(0, batch["input_ids"].shape[:2])
         output = self.model(inputs_embeds=hidden, attention_mask=batch["attention_mask"])
         if "start_logits" in output:
             return torch.stack([output.start_logits, output.end_logits], 1)

@@ -30,6 +30,8 @@ from road_ray.data.task_and_dataset import (
 )
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import (
+    FIRST_TOKEN,
+    allow_first_token,
     encoder_class,
     input_names,
     model_class,
@@ -63,6 +65,7 @@ class MultitaskModel(nn.Module):
     def __init__(self, encoder: PreTrainedModel, tasks: Sequence[Task]) -> None:
         super().__init__()
         use_cpu_kernels(encoder)
+        allow_first_token(encoder)
         self.encoder = encoder
         self._inputs = input_names(encoder)
         self.tasks = {task.name: task for task in tasks}
@@ -82,9 +85,13 @@ class MultitaskModel(nn.Module):
 
     def states(self, batch: Batch, **outputs: bool) -> Any:
         """Return the encoder's output, whose ``last_hidden_state`` is ``[B, L, D]``, or
-        ``[B * N, L, D]`` of choices; ``outputs`` are ``output_hidden_states=True`` and
+        ``[B * N, L, D]`` of choices, and may be that of the first token alone if the head of the
+        batch reads no other. ``outputs`` are ``output_hidden_states=True`` and
         ``output_attentions=True``.
         """
+        head = self.heads[batch["task"]]
+        if not outputs and isinstance(head, TransformersHead) and head.reads_first_token:
+            outputs = {FIRST_TOKEN: True}
         return self.encoder(**encoder_inputs(batch, self._inputs), **outputs)
 
     def export(self, directory: Path, task: str) -> None:

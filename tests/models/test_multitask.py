@@ -7,9 +7,10 @@ from transformers import AutoModel, AutoModelForSequenceClassification, ElectraF
 
 from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
+from road_ray.models.architectures import FIRST_TOKEN_FAMILIES, keep_layers
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel, load_trained
-from tests.published import load_multitask
+from tests.published import load_multitask, publish
 from tests.runs import name_labels
 from tests.tiny_encoder import padded_batch, size_of, small_config
 
@@ -96,3 +97,24 @@ def test_a_sentence_head_begins_with_the_stored_pooler(tmp_path, family, prefix)
         for part in ("weight", "bias"):
             name = prefix.removeprefix("bert.") + part
             assert_close(head[f"{family}.{name}"], expected[prefix + part])
+
+
+@pytest.mark.parametrize("family", FIRST_TOKEN_FAMILIES)
+def test_a_head_of_sentences_costs_the_last_layer_first_tokens_alone(tmp_path, family):
+    """Logits and gradients are those of all tokens, also after layers were removed."""
+    model = load_multitask(str(publish(tmp_path, family, layers=3)), [NLI, MRC])
+    keep_layers(model.encoder, [0, 1])
+    widths, logits, gradients = [], [], []
+    model.encoder.encoder.layer[-1].intermediate.register_forward_hook(
+        lambda part, inputs, output: widths.append(output.shape[1])
+    )
+    batch = {"input_ids": torch.arange(5, 17).view(2, 6), "attention_mask": torch.ones(2, 6).long()}
+    for reads_first, task in ((True, "nli"), (False, "nli"), (True, "mrc")):
+        model.heads["nli"].reads_first_token = reads_first
+        model.zero_grad()
+        logits.append(model.eval()(batch | {"task": task}))
+        logits[-1].square().sum().backward()
+        gradients.append([x.grad for x in model.encoder.parameters() if x.grad is not None])
+    assert widths == [1, 6, 6]
+    assert_close(logits[0], logits[1])
+    assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)

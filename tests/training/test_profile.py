@@ -33,10 +33,11 @@ def test_rows_of_whole_batches_are_reckoned_from_parts(tmp_path, monkeypatch):
 def test_a_forward_pass_is_counted_product_by_product_and_changes_nothing():
     objective = tiny.supervised(dropout=0.0, tasks=(tiny.NLI,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
-    places = batch["input_ids"].numel()
-    # config_of(32): 2 layers of 32, inner width 32; embeddings of 16; the head has a layer of 32.
-    layers = 2 * (4 * 32 * 32 + 2 * 32 * 32)
-    head = len(batch["input_ids"]) * (32 * 32 + 32 * 3)
+    places, rows = batch["input_ids"].numel(), len(batch["input_ids"])
+    # config_of(32): 2 layers of 32, inner width 32, that of the last for first tokens alone;
+    # embeddings of 16; the head has a layer of 32.
+    layers = 2 * 4 * 32 * 32 + 2 * 32 * 32
+    head = rows * (2 * 32 * 32 + 32 * 32 + 32 * 3)
     assert forward_flops(objective, batch, ALONE, None) == 2 * (places * (layers + 16 * 32) + head)
     # A parameter may be the input of a layer, and statistics stay as they are.
     objective, query = torch.nn.Module(), torch.nn.Parameter(torch.ones(1, 4))
