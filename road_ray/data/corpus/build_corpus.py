@@ -15,8 +15,8 @@ import re
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -98,7 +98,7 @@ class Encoder:
     rows: google electra, build_pretraining_dataset.py.
     """
 
-    tokenizer: str  # of the library `tokenizers`, as JSON
+    tokenizer: Any  # of the library `tokenizers`
     cls_id: int
     sep_id: int
     max_length_tokens: int
@@ -107,7 +107,10 @@ class Encoder:
     def of(cls, tokenizer: Any, max_length_tokens: int) -> Encoder:
         """Return an encoder with the tokenizer of ``transformers``, untruncating."""
         ids = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
-        return cls(tokenizer.backend_tokenizer.to_str(), *ids, max_length_tokens)
+        own = deepcopy(tokenizer.backend_tokenizer)
+        own.no_truncation()  # limits of an earlier call are copied with it
+        own.no_padding()
+        return cls(own, *ids, max_length_tokens)
 
     def __getitem__(self, block: Block) -> Encoded:
         """Return the rows of a block, in a worker, which has one core."""
@@ -118,7 +121,7 @@ class Encoder:
         """Return the rows of a block; no row holds text of two documents."""
         split = [[part for part in _sentences(text) if part.strip()] for text in block.documents]
         flat = list(chain.from_iterable(split))
-        encodings = _tokenizer(self.tokenizer).encode_batch_fast(flat, add_special_tokens=False)
+        encodings = self.tokenizer.encode_batch_fast(flat, add_special_tokens=False)
         encoded: Iterator[TokenIds] = (array("i", encoding.ids) for encoding in encodings)
         rng = np.random.default_rng((0, block.number, block.part))
         rows: list[TokenIds] = []
@@ -192,16 +195,6 @@ def _sentences(text: str) -> list[str]:
     """Return the sentences, each with the space before it, which byte-level tokens begin with."""
     bounds = [0, *(end.start() for end in _SENTENCE_END.finditer(text)), len(text)]
     return [text[start:end] for start, end in pairwise(bounds)]
-
-
-@lru_cache(maxsize=2)
-def _tokenizer(as_json: str) -> Any:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(as_json)
-    tokenizer.no_truncation()  # limits of an earlier call are saved with it
-    tokenizer.no_padding()
-    return tokenizer
 
 
 Encoding: TypeAlias = Callable[..., Iterator[Encoded]]

@@ -312,7 +312,7 @@ CLS, SEP = 2, 3
 
 
 def rows_of(sentences, max_length_tokens, seed=0):
-    encoder = Encoder("", CLS, SEP, max_length_tokens)
+    encoder = Encoder(None, CLS, SEP, max_length_tokens)
     made = encoder.two_segments(sentences, np.random.default_rng(seed))
     return [(list(row), first) for row, first in made]
 
