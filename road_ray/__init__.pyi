@@ -357,10 +357,6 @@ class _Sets(TypedDict, total=False):
     revision: str | Path | None
     """Revision of `hub`: a branch, tag or commit. None: the newest. A commit makes a run
     repeatable."""
-    first_rows: int | None
-    """Number of rows that are read from the beginning of each split of `hub`, as a stream: the
-    rest is not downloaded. For splits that are too large for disk or memory; one whose rows
-    are sorted by label needs more of them. None: the whole split."""
     text: Sequence[str | Path | int] | str | Path | int
     """Columns of the text, by name, or by number from 0 in a `glue_tsv` without a header; one
     needs no list. `classify`, `multi` and `regress`: one or two. `choose`: the question, then

@@ -227,8 +227,7 @@ class Hub:
 
     ``only`` is a column and the value that it has in the rows of this set; ``splits`` names the
     hub's split where it is not ``train``, ``validation`` or ``test``; ``columns`` are those of the
-    hub where they are not the files'. ``first_rows`` is the number of rows that are streamed of
-    each split; None: the whole split is downloaded.
+    hub where they are not the files'.
     """
 
     path: str
@@ -236,7 +235,6 @@ class Hub:
     only: tuple[str, str] | None = None
     splits: dict[str, str] = field(default_factory=dict)
     revision: str | None = None
-    first_rows: int | None = None
     columns: Columns | None = None
 
 

@@ -249,11 +249,7 @@ def _add_splits(made: Guess) -> None:
             "another in the file that is written"
         )
     if made.num_rows >= MOST_ROWS:
-        reason = f"only the first {MOST_ROWS:,} rows were inspected"
-        if made.hub is not None:
-            made.entry["first_rows"] = MOST_ROWS
-            reason += " and are streamed (first_rows); without that key all of it is downloaded"
-        made.reasons.append(reason)
+        made.reasons.append(f"only the first {MOST_ROWS:,} rows were inspected")
 
 
 class _Column:

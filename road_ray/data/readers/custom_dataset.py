@@ -118,10 +118,6 @@ class CustomDataset(Config):
     revision: str | None = None
     """Revision of ``hub``: a branch, tag or commit. None: the newest. A commit makes a run
     repeatable."""
-    first_rows: int | None = Field(None, ge=1)
-    """Number of rows that are read from the beginning of each split of ``hub``, as a stream: the
-    rest is not downloaded. For splits that are too large for disk or memory; one whose rows are
-    sorted by label needs more of them. None: the whole split."""
     text: _Columns = ()
     """Columns of the text, by name, or by number from 0 in a ``glue_tsv`` without a header; one
     needs no list. ``classify``, ``multi`` and ``regress``: one or two. ``choose``: the question,
@@ -186,8 +182,8 @@ class CustomDataset(Config):
             f"layout = {self.layout}: hub has rows already\n    fix: leave layout out": (
                 self.hub and self.layout and is_own(self.layout)
             ),
-            "configuration, revision and first_rows are those of hub, which is not given": (
-                not self.hub and (self.configuration or self.revision or self.first_rows)
+            "configuration and revision are those of hub, which is not given": (
+                not self.hub and (self.configuration or self.revision)
             ),
             "dev_fraction takes the dev split from train: give train": (
                 self.dev_fraction is not None and not (self.train or self.hub)
@@ -264,9 +260,7 @@ class CustomDataset(Config):
         if self.kind == "span" and metrics:
             language = metrics[0].partition("_")[2]  # ``zh`` of ``f1_zh``
             metrics = tuple(metric.partition("_")[0] for metric in metrics)
-        hub = None
-        if self.hub:
-            hub = Hub(self.hub, self.configuration, None, splits, self.revision, self.first_rows)
+        hub = Hub(self.hub, self.configuration, None, splits, self.revision) if self.hub else None
         return Dataset(
             name,
             task=self.task_name(name),

@@ -22,7 +22,6 @@ from road_ray.data.task_and_dataset import Dataset, Hub
 from road_ray.errors import ConfigError, DataError, ResourceError, nearest, shorten
 from road_ray.system.files import UNREADABLE, ReadableFile, open_bytes
 
-_log = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -350,24 +349,15 @@ def placed_rows(rows: Any, name: str, numbers: Collection[str] = ()) -> Iterator
 
 
 def load_rows(hub: Hub, split: str, *, streaming: bool = False) -> Any:
-    """Return a split of a data set of the hub, or of a folder in its layout; of ``first_rows``,
-    only they are fetched. Cells of CSV files such as ``null``, ``NA`` and ``nan`` are words.
+    """Return a split of a data set of the hub, or of a folder in its layout. Cells of CSV files
+    such as ``null``, ``NA`` and ``nan`` are words.
     """
     datasets, place = datasets_library(), (hub.path, hub.configuration)
     builder = datasets.load_dataset_builder(*place, revision=hub.revision)
     is_csv = hasattr(builder.config, "keep_default_na")
     options = {"keep_default_na": False, "na_values": [""]} if is_csv else {}
-    options |= {"split": split, "streaming": streaming or hub.first_rows is not None}
-    rows = datasets.load_dataset(*place, revision=hub.revision, **options)
-    if hub.first_rows is None:
-        return rows
-    _log.warning(
-        "%s: only the first %d rows of %s are read (first_rows); without that key, all of them",
-        hub.path,
-        hub.first_rows,
-        split,
-    )
-    return datasets.Dataset.from_list(list(rows.take(hub.first_rows)), features=rows.features)
+    options |= {"split": split, "streaming": streaming}
+    return datasets.load_dataset(*place, revision=hub.revision, **options)
 
 
 def datasets_library() -> Any:

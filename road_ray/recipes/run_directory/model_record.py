@@ -28,7 +28,6 @@ def write_model_record(directory: Path, **fields: object) -> None:
 
 
 _OF_FILES = {"train", "dev", "test", "dev_fraction", "hub", "configuration", "revision"}
-_OF_FILES |= {"first_rows"}
 _OF_ONE_RUN = {"max_rows", "max_judged_rows"}
 
 

@@ -98,7 +98,7 @@ def test_names_of_other_sets_are_refused():
     [
         (AB | {"labels": ["a"]}, "at least two, or a task; for numbers: kind: regress"),
         ({"dev": "y.csv", "dev_fraction": 0.1, "kind": "span"}, "from train: give train"),
-        ({"train": "x.csv", "kind": "span", "first_rows": 7}, "hub, which is not given"),
+        ({"train": "x.csv", "kind": "span", "revision": "7"}, "hub, which is not given"),
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
         ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
         (NUMBERS | {"low": -100, "high": 100}, "low = -100.0, high = 100.0: -100 stands for a"),

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config import load
 from road_ray.data.catalog import dataset
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import Answer, TextExample
@@ -108,25 +107,6 @@ def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(r
         assert examples[3].texts == (f"film {'train' if split == 'train' else 'validation'} 3",)
     shown = road("data", "peek", "my.yaml")
     assert (shown.code, "film train" in shown.out) == (0, True)
-
-
-def test_first_rows_are_streamed_and_the_rest_is_not_fetched(tmp_path, monkeypatch, caplog):
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    rows = table(["bad", "good"], body=[f"film {n}" for n in range(40)], label=[0, 1] * 20)
-    rows.to_parquet(tmp_path / "large" / "train-0-of-1.parquet")
-    keys = {"hub": str(tmp_path / "large"), "text": "body", "labels": ["bad", "good"]}
-
-    def read(**more):
-        entry = load(CustomDataset, overrides=keys | {"train": "train"} | more).dataset("large")
-        return read_split(entry, None, "train")
-
-    first = read(first_rows=7)
-    assert "only the first 7 rows of train are read (first_rows)" in caplog.text
-    assert not list((tmp_path / "cache").rglob("*.arrow"))
-    assert first == read()[:7]
-    assert list((tmp_path / "cache").rglob("*.arrow"))
 
 
 def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on():
