@@ -406,12 +406,7 @@ def label_counts(examples: Sequence[Example], kind: str = "classify") -> Counter
 
 def sorted_labels(labels: Iterable[str]) -> list[str]:
     """Return the labels sorted: numbers by value, then texts."""
-
-    def key(label: str) -> tuple[bool, float, str]:
-        number = number_in(label)
-        return number is None, number or 0.0, label
-
-    return sorted(labels, key=key)
+    return sorted(labels, key=lambda name: (number_in(name) is None, number_in(name) or 0, name))
 
 
 def labels_in(counts: Counter[str], kind: str) -> list[str]:

@@ -252,12 +252,11 @@ def own_metric(name: str) -> Callable[[NDArray[np.float64], NDArray[np.float64]]
 
     metric = named_object("metrics", name, {}, _METRIC)
     try:
-        score = float(metric(np.array([0.0, 1.0]), np.array([0.0, 1.0])))
+        if not math.isfinite(score := float(metric(np.array([0.0, 1.0]), np.array([0.0, 1.0])))):
+            raise ValueError(f"returns {score}")
     except Exception as error:
         problem = f"called with [0, 1] and [0, 1]: {error!r}"
         raise unfit("metrics", name, problem, _METRIC) from error
-    if not math.isfinite(score):
-        raise unfit("metrics", name, f"returns {score} for [0, 1] and [0, 1]", _METRIC)
     return metric  # type: ignore[no-any-return]  # seen when it was called
 
 

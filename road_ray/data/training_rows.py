@@ -62,19 +62,15 @@ def read_unlabelled(path: Path, dataset: Dataset, task: Task) -> list[Example]:
     ``context``. A text file has one text a line. Raises ``DataError`` for a row without them and an
     empty file.
     """
-    rows: Rows
+    rows: Rows = named_rows(path)
+    layout, columns = dataset.layout, replace(dataset.columns, label=None, id=None)
     if isinstance(task.kind, Span):
         gold = {"id", "answers", "is_impossible"}  # of no use here, whether they are right or not
-        asked = flat_rows(table_rows(path))
-        rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in asked)
+        rows = ((w, {c: row[c] for c in row if c not in gold}) for w, row in flat_rows(rows))
         layout, columns = "squad_json", Columns(())
-    elif isinstance(task.kind, Choose):
-        columns = replace(dataset.columns, label=None, id=None)
-        rows, layout = named_rows(path), dataset.layout
-    else:
+    elif not isinstance(task.kind, Choose):
         usual = zip(dataset.columns.text, ("text", "text_pair"), strict=False)
-        columns = Columns(tuple(f"{own}|{other}" for own, other in usual))
-        rows, layout = named_rows(path), "table"
+        layout, columns = "table", Columns(tuple(f"{own}|{other}" for own, other in usual))
         if path.suffix == ".txt":
             lines = ((f"{path}:{n}", line.strip()) for n, line in numbered_lines(path))
             rows = ((where, {"text": line}) for where, line in lines if line)
