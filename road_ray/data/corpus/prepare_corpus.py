@@ -93,24 +93,20 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
     A tokenizer learnt from less text has fewer entries; unused ones are added, so that the model
     has its full size.
     """
-    place, size = corpus_text(data), 0
-    text, is_complete = directory / "sample.jsonl", True
+    text, size, is_complete = directory / "sample.jsonl", 0, True
     with text.open("w", encoding="utf-8") as file:
-        for document in Documents(place):
+        for document in Documents(corpus_text(data)):
             file.write(json.dumps({"text": document[:sample_bytes]}) + "\n")
             if (size := size + len(document)) >= sample_bytes:
                 is_complete = False
                 break
     changes: dict[str, Any] = {"corpus": str(text), "shards": str(directory / "shards")}
     if data.tokenizer is None:
-        learnt = _learnt_at(data, place)
-        if not _is_whole(learnt):
-            learnt = directory / "tokenizer"
-            tokenizer = train_wordpiece(Documents(text), vocab_size=data.vocab_size)
-            missing = range(data.vocab_size - len(tokenizer))
-            tokenizer.add_tokens([f"[unused{number}]" for number in missing])
-            tokenizer.save_pretrained(learnt)
-        changes["tokenizer"] = str(learnt)
+        tokenizer = train_wordpiece(Documents(text), vocab_size=data.vocab_size)
+        missing = range(data.vocab_size - len(tokenizer))
+        tokenizer.add_tokens([f"[unused{number}]" for number in missing])
+        tokenizer.save_pretrained(directory / "tokenizer")
+        changes["tokenizer"] = str(directory / "tokenizer")
     return data.model_copy(update=changes), is_complete
 
 
