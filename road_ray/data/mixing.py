@@ -19,12 +19,6 @@ Since = Callable[[int], Iterator[Batch]]
 """Yields batches ``number``, ``number + 1``, ... of one data set, without end."""
 
 
-def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
-    """Yield steps of ``passes`` consecutive batches; an incomplete last step is dropped."""
-    for group in zip(*[iter(batches)] * passes, strict=False):
-        yield list(group)
-
-
 def with_fraction_done(
     steps: Iterable[list[Batch]], *, start: int, total: int
 ) -> Iterator[list[Batch]]:

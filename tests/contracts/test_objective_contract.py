@@ -3,7 +3,6 @@
 import pytest
 from torch.testing import assert_close
 
-from road_ray.data.mixing import accumulated
 from road_ray.training.loop import train
 from road_ray.training.worker import Worker
 from tests.objectives import every
@@ -19,7 +18,7 @@ def learn(objective, directory, *, worker, **options):
 
     given = {"rates": {"peak_lr": 3e-3}, "worker": worker, "precision": "fp32"}
     training = small.training(directory, steps=2, **given, **options)
-    train(objective, lambda start: accumulated(stream.since(start), 1), training)
+    train(objective, lambda start: ([batch] for batch in stream.since(start)), training)
     return objective.state_dict()
 
 

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from road_ray.data.mixing import (
-    accumulated,
     draw_datasets,
     mixed,
     probabilities,
@@ -29,11 +28,6 @@ def streams():
 
 def drawn(passes, **options):
     return lambda step: draw_datasets(NAMES, passes, step=step, **options)
-
-
-def test_accumulation_groups_consecutive_batches_and_drops_the_rest():
-    assert list(accumulated(range(7), 3)) == [[0, 1, 2], [3, 4, 5]]
-    assert list(accumulated(range(3), 1)) == [[0], [1], [2]]
 
 
 def test_data_sets_are_drawn_uniformly_and_independently_with_replacement():

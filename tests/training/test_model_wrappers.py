@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModel
 
-from road_ray.data.mixing import accumulated, draw_datasets, mixed
+from road_ray.data.mixing import draw_datasets, mixed
 from road_ray.data.task_and_dataset import Task
 from road_ray.models.architectures import layer_list
 from road_ray.models.multitask import MultitaskModel
@@ -167,7 +167,8 @@ def steps_of(objective, worker):
     def steps(start):
         if not objective.sparse:  # a second head has labels of its own, as QuAC's have
             drawn = stream.since(2 * start)
-            return accumulated((b | {"labels/second": b["labels"].clamp(max=1)} for b in drawn), 2)
+            drawn = (b | {"labels/second": b["labels"].clamp(max=1)} for b in drawn)
+            return zip(drawn, drawn, strict=False)
         draw = partial(draw_datasets, list(streams), 2)
         return mixed(streams, lambda step: draw(seed=15, step=step), start=start)
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from road_ray.data.mixing import accumulated
 from road_ray.training import profile
 from road_ray.training.profile import ModelFlopsUtilization, forward_flops
 from road_ray.training.worker import Worker
@@ -15,7 +14,7 @@ ALONE = Worker()
 def measured(tmp_path, stream, steps=6):
     """The cost of a training on the batches of ``stream``."""
     training = tiny.training(tmp_path, totals=lambda: stream.totals(steps), steps=steps)
-    drawn = lambda start: accumulated(stream.since(start), 1)  # noqa: E731
+    drawn = lambda start: ([batch] for batch in stream.since(start))  # noqa: E731
     return profile.measure(tiny.electra(dropout=0.0), drawn, training, None)
 
 

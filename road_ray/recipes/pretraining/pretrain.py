@@ -10,7 +10,7 @@ from road_ray.data.batching import Batch, BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
-from road_ray.data.mixing import accumulated
+from road_ray.data.mixing import mixed
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError
@@ -125,7 +125,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
     ) as training:
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            return accumulated(made.stream.since(start * passes), passes)
+            return mixed({"": made.stream.since}, lambda step: [""] * passes, start=start)
 
         last = train(made.objective, steps, training)
         if worker.is_main and not context.plan_only:
