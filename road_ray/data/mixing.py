@@ -5,7 +5,7 @@ The data sets of a step follow from its number, so steps are a pure function of 
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,17 +17,6 @@ _ANNEALED = 0.8  # by which the exponent of the number of rows falls, from 1 at 
 
 Since = Callable[[int], Iterator[Batch]]
 """Yields batches ``number``, ``number + 1``, ... of one data set, without end."""
-
-
-def with_fraction_done(
-    steps: Iterable[list[Batch]], *, start: int, total: int
-) -> Iterator[list[Batch]]:
-    """Yield the steps with the ``fraction`` of training that is done, from 0, in every batch.
-
-    It depends on the step alone, so a resumed run sees the same batches.
-    """
-    for step, batches in enumerate(steps, start):
-        yield [batch | {"fraction": step / total} for batch in batches]
 
 
 def draw_datasets(

@@ -11,7 +11,6 @@ from road_ray.data.mixing import (
     draw_datasets,
     mixed,
     probabilities,
-    with_fraction_done,
 )
 
 NAMES = ["mnli", "qqp", "squad"]
@@ -88,12 +87,3 @@ def test_resuming_in_the_middle_equals_going_straight(start, chances, replacemen
     straight = list(islice(mixed(streams(), drawn(3, **options)), 45))
     resumed = list(islice(mixed(streams(), drawn(3, **options), start=start), 45 - start))
     assert resumed == straight[start:]
-
-
-def test_every_batch_knows_how_much_of_the_training_is_done():
-    steps = [[{"a": n}, {"b": n}] for n in range(4)]
-    whole = list(with_fraction_done(steps, start=0, total=4))
-    fractions = [batch["fraction"] for step in whole for batch in step]
-    assert fractions == [0, 0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
-    assert list(with_fraction_done(steps[2:], start=2, total=4)) == whole[2:]
-    assert "fraction" not in steps[0][0]

@@ -130,16 +130,24 @@ def draws(
 
 
 def steps(
-    streams: Mapping[str, Since], draw: Callable[[int], Sequence[str]], start: int
+    streams: Mapping[str, Since],
+    draw: Callable[[int], Sequence[str]],
+    start: int,
+    total: int | None,
 ) -> Iterator[list[Batch]]:
     """Yield the batches of step ``start``, ``start + 1``, ...; of several data sets with their
-    numbers of examples, as ``mix/<data set>``, and ``teachers/<data set>/right_0`` and so on.
+    numbers of examples, as ``mix/<data set>``, and ``teachers/<data set>/right_0`` and so on; of
+    ``total`` steps with the ``fraction`` of them that is done, from 0.
     """
-    for passes in mixed(streams, draw, start=start):
-        for batch in passes if len(streams) > 1 else ():
-            name, stats = batch["dataset"], batch.get("stats", {})
-            own = {key.replace("teachers/", f"teachers/{name}/", 1): x for key, x in stats.items()}
-            batch["stats"] = own | {f"mix/{name}": float(len(batch["input_ids"]))}
+    for step, passes in enumerate(mixed(streams, draw, start=start), start):
+        for batch in passes:
+            if total is not None:
+                batch["fraction"] = step / total
+            if len(streams) > 1:
+                name, stats = batch["dataset"], batch.get("stats", {})
+                named = f"teachers/{name}/"
+                own = {key.replace("teachers/", named, 1): x for key, x in stats.items()}
+                batch["stats"] = own | {f"mix/{name}": float(len(batch["input_ids"]))}
         yield passes
 
 

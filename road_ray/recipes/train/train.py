@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, find_dataset
-from road_ray.data.mixing import Since, with_fraction_done
+from road_ray.data.mixing import Since
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
@@ -181,9 +181,8 @@ def main(
             streams[name] = partial(found.teach, streams[name], ensemble)
 
         def since(start: int) -> Iterator[list[Batch]]:
-            drawn = steps(streams, prepared.draw, start)
             # The weight of the teachers may follow a schedule.
-            return with_fraction_done(drawn, start=start, total=total) if teachers else drawn
+            return steps(streams, prepared.draw, start, total if teachers else None)
 
         train(build_objective(config, prepared, teachers), since, training)
         if not context.plan_only:

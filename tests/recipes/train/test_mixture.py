@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import count, islice
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from road_ray.data.model_files import head_for
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
-from road_ray.recipes.train.mixture import draws, loss_weights
+from road_ray.recipes.train.mixture import draws, loss_weights, steps
 from road_ray.recipes.train.train import run_training
 from road_ray.verbs import configure, preset_config
 
@@ -90,6 +91,17 @@ def test_the_head_that_learnt_a_data_set_comes_before_one_of_its_tasks_name(tmp_
     found = [head_for(tmp_path, task, name) for name in ("reviews", "shop", "new")]
     assert [head and head.name for head in found] == ["reviews", "shop", "reviews"]
     assert head_for(tmp_path, replace(task, name="mood"), "my_shop") == tmp_path / "heads" / "shop"
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_every_batch_knows_how_much_of_the_training_is_done(start):
+    streams = {"a": lambda start: ({"number": n} for n in count(start))}
+    for total in (None, 4):
+        made = islice(steps(streams, lambda step: ["a", "a"], start, total), 4 - start)
+        batches = [batch for passes in made for batch in passes]
+        assert [batch["number"] for batch in batches] == list(range(2 * start, 8))
+        done = [batch.get("fraction") for batch in batches]
+        assert done == [None if total is None else n // 2 / 4 for n in range(2 * start, 8)]
 
 
 def test_roads_preset_forgets_no_data_set():
