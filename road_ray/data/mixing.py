@@ -67,7 +67,7 @@ def probabilities(
 
 
 def mixed(
-    streams: Mapping[str, Since], draw: Callable[[int], Sequence[str]], *, start: int = 0
+    streams: Mapping[str, Since], draw: Callable[[int], Sequence[str]], start: int = 0
 ) -> Iterator[list[Batch]]:
     """Yield steps from ``start`` on, each a batch of every data set that ``draw(step)`` names.
 

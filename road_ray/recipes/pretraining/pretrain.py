@@ -1,12 +1,12 @@
 """Pre-training of an encoder: prepare the corpus, build the objective, train, export."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from road_ray.data.batching import Batch, BatchStream
+from road_ray.data.batching import BatchStream
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.memory_mapped_corpus import Corpus
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
@@ -123,10 +123,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
         rows_per_epoch=made.corpus.manifest["rows"],
         totals=lambda: made.stream.totals(total * passes),
     ) as training:
-
-        def steps(start: int) -> Iterator[list[Batch]]:
-            return mixed({"": made.stream.since}, lambda step: [""] * passes, start=start)
-
+        steps = partial(mixed, {"": made.stream.since}, lambda step: [""] * passes)
         last = train(made.objective, steps, training)
         if worker.is_main and not context.plan_only:
             record: dict[str, Any] = {"objective": config.objective.name}

@@ -132,8 +132,8 @@ def draws(
 def steps(
     streams: Mapping[str, Since],
     draw: Callable[[int], Sequence[str]],
-    start: int,
     total: int | None,
+    start: int,
 ) -> Iterator[list[Batch]]:
     """Yield the batches of step ``start``, ``start + 1``, ...; of several data sets with their
     numbers of examples, as ``mix/<data set>``, and ``teachers/<data set>/right_0`` and so on; of

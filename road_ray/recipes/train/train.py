@@ -4,13 +4,12 @@ evaluates and exports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.batching import Batch
 from road_ray.data.load_split import Split, find_dataset
 from road_ray.data.mixing import Since
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
@@ -180,10 +179,8 @@ def main(
             ensemble = found.open(split, actors.get(name), worker=worker, on_event=on_event)
             streams[name] = partial(found.teach, streams[name], ensemble)
 
-        def since(start: int) -> Iterator[list[Batch]]:
-            # The weight of the teachers may follow a schedule.
-            return steps(streams, prepared.draw, start, total if teachers else None)
-
+        # The weight of the teachers may follow a schedule.
+        since = partial(steps, streams, prepared.draw, total if teachers else None)
         train(build_objective(config, prepared, teachers), since, training)
         if not context.plan_only:
             # Those that are trained on come first: the thresholds of others are theirs.

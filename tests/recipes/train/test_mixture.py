@@ -97,7 +97,7 @@ def test_the_head_that_learnt_a_data_set_comes_before_one_of_its_tasks_name(tmp_
 def test_every_batch_knows_how_much_of_the_training_is_done(start):
     streams = {"a": lambda start: ({"number": n} for n in count(start))}
     for total in (None, 4):
-        made = islice(steps(streams, lambda step: ["a", "a"], start, total), 4 - start)
+        made = islice(steps(streams, lambda step: ["a", "a"], total, start), 4 - start)
         batches = [batch for passes in made for batch in passes]
         assert [batch["number"] for batch in batches] == list(range(2 * start, 8))
         done = [batch.get("fraction") for batch in batches]
