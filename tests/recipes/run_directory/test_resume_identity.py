@@ -7,64 +7,49 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.config import override, to_yaml
+from road_ray.config import to_yaml
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.experiment.expand import Experiment
-from road_ray.recipes.run_directory.recorded_config import (
-    RECORD,
-    load_recorded,
-)
+from road_ray.recipes.run_directory.recorded_config import RECORD, load_recorded
 from road_ray.recipes.several_runs import finetunings, generations, single_teachers
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.trials import runs_of
-from road_ray.recipes.train.config import (
-    DistillConfig,
-    FinetuneConfig,
-    FinetuningsConfig,
-    TeachersConfig,
-)
+from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure
 from tests.runs import weights
 
 OUTER = Path("runs/outer")
-MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all?region=x")}
+MIRROR = {"training.mirror": "s3://bucket/all?region=x"}
+ARMS = MIRROR | {f"pretrain.{key}": address for key, address in MIRROR.items()}
+ARMS |= {"num_seeds": 2, "data.root": "miniature", "data.dataset": "sst2"}
 
 
-def _folds():
-    return single_teachers(TeachersConfig(**MIRRORED, num_folds=2, num_teachers=2))
+def _arms(config):
+    return [job.config for job in Experiment(config).jobs.values()]
 
 
-def _tasks():
-    config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
-    return finetunings(config)
-
-
-def _generations():
-    return generations(override(DistillConfig(**MIRRORED), {"distillation.generations": 3}))
-
-
-def _arms():
-    mirror = MIRRORED["training"].mirror
-    keys = {"training.mirror": mirror, "pretrain.training.mirror": mirror, "num_seeds": 2}
-    keys |= {"run_dir": OUTER, "data.root": "miniature", "data.dataset": "sst2"}
-    experiment = Experiment(configure("reproduce", overrides=keys))
-    return [job.config for job in experiment.jobs.values()]
-
-
-def _trials():
-    mirror = {"training.mirror": MIRRORED["training"].mirror}
-    stages = {"overrides": mirror, "then": StageConfig(verb="finetune", overrides=mirror)}
+def _trials(_):
+    stages = {"overrides": MIRROR, "then": StageConfig(verb="finetune", overrides=MIRROR)}
     space = {"data.batch_size": {"int": [1, 2]}}
     sweep = SweepConfig(verb="pretrain", run_dir=OUTER, metric="m", space=space, **stages)
     places = [(OUTER / "trials" / f"{n:04d}", seed) for n in range(2) for seed in range(2)]
     return [run for place, seed in places for _, run in runs_of(sweep, {}, place, seed)]
 
 
-@pytest.mark.parametrize("inner", [_folds, _tasks, _generations, _arms, _trials])
-def test_runs_inside_a_run_have_copies_where_their_directories_are(inner):
-    runs = inner()
+@pytest.mark.parametrize(
+    ("verb", "keys", "inner"),
+    [
+        ("teachers", MIRROR | {"num_folds": 2, "num_teachers": 2}, single_teachers),
+        ("finetune", MIRROR | {"pool": {"rte": {}, "mnli": {}}, "num_seeds": 2}, finetunings),
+        ("distill", MIRROR | {"distillation.generations": 3}, generations),
+        ("reproduce", ARMS, _arms),
+        ("pretrain", {}, _trials),
+    ],
+)
+def test_runs_inside_a_run_have_copies_where_their_directories_are(verb, keys, inner):
+    runs = inner(configure(verb, overrides=keys | {"run_dir": OUTER}))
     assert len({run.training.mirror for run in runs}) == len(runs) > 1
     for run in runs:
         place = run.run_dir.relative_to(OUTER)
