@@ -13,7 +13,7 @@ import pytest
 from road_ray.config import load
 from road_ray.distributed.tune.one_trial import SPENT, Record, spent
 from road_ray.errors import ConfigError
-from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.sweep import taught_alike, teachers_of_trials
 from road_ray.recipes.sweep.trials import TrialRunner, runs_of
 from road_ray.recipes.train import teachers as module
@@ -22,6 +22,7 @@ from road_ray.reporting.records.run_record import read_run
 METRIC = "eval/sst2/accuracy"
 SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
 RATE = {"optimizer.peak_lr": 1e-3}
+WEIGHTS = {"weighting.wrong": {"uniform": [0.1, 0.9]}}
 
 
 def told(metrics, place):
@@ -90,18 +91,12 @@ def test_a_run_costs_its_time_also_if_it_fails(tmp_path, recipe, monkeypatch, fa
         trial(tmp_path, Record(0, RATE), lambda *_: None)
 
 
-STAGES = {
-    "objective.discriminator_weight": {"choice": [1, 50]},
-    "then.data.batch_size": {"int": [8, 9]},
-}
-
-
 def test_the_second_run_starts_from_the_first_ones_model(tmp_path):
-    first = {"verb": "pretrain", "preset": "tiny_electra", "overrides": {"seed": 5}}
-    then = StageConfig(verb="finetune", preset="sst2_small")
-    sweep = SweepConfig(**first, then=then, metric=METRIC, space=STAGES)
     changes = {"objective.discriminator_weight": 1, "then.data.batch_size": 9}
-    (first, pretrain), (second, finetune) = runs_of(sweep, changes, tmp_path, 2)
+    space = {key: {"int": [1, 9]} for key in changes}
+    then = {"verb": "finetune", "preset": "sst2_small"}
+    config = sweep({"seed": 5}, verb="pretrain", preset="tiny_electra", then=then, space=space)
+    (first, pretrain), (second, finetune) = runs_of(config, changes, tmp_path, 2)
     assert (first, second) == ("pretrain", "finetune")
     assert pretrain.objective.discriminator_weight == 1
     assert finetune.data.batch_size == 9
@@ -112,40 +107,32 @@ def test_the_second_run_starts_from_the_first_ones_model(tmp_path):
 
 
 def test_two_runs_of_one_verb_have_two_directories(tmp_path):
-    first, then = ({"verb": "finetune", "overrides": {"data.dataset": n}} for n in ("mnli", "rte"))
-    space = {"data.batch_size": {"int": [8, 9]}}
-    sweep = SweepConfig(**first, then=then, metric="eval/rte/accuracy", space=space)
-    (_, first), (_, second) = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
+    then = {"verb": "finetune", "overrides": {"data.dataset": "rte"}}
+    config = sweep({"data.dataset": "mnli"}, then=then, metric="eval/rte/accuracy")
+    (_, first), (_, second) = runs_of(config, RATE, tmp_path, 0)
     assert first.run_dir == tmp_path / "seed-0" / "finetune"
     assert second.run_dir == tmp_path / "seed-0" / "then-finetune"
     assert second.init == str(first.run_dir)
 
 
 def test_trackers_of_a_sweep_group_its_runs(tmp_path):
-    config = {"verb": "finetune", "metric": "m", "space": {"data.batch_size": {"int": [8, 9]}}}
-    tracking = {"wandb_project": "p", "tensorboard": True}
-    sweep = SweepConfig(**config, name="mine", tracking=tracking)
-    [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
-    assert (run.tracking.group, run.tracking.tensorboard) == ("mine", True)
+    config = sweep({}, tracking={"wandb_project": "p", "tensorboard": True})
+    [(_, run)] = runs_of(config, RATE, tmp_path, 0)
+    assert (run.tracking.group, run.tracking.tensorboard) == ("s", True)
 
 
 @pytest.mark.parametrize(
     ("overrides", "store"),
     [
-        ({}, "sweep/store"),
-        ({"distillation.store": "mine"}, "mine"),
+        ({}, Path("sweep/store")),
+        ({"distillation.store": "mine"}, Path("mine")),
         ({"distillation.answers": "live"}, None),
     ],
 )
 def test_trials_share_what_teachers_said(tmp_path, overrides, store):
-    space = {"weighting.wrong": {"uniform": [0, 1]}}
-    given = {"overrides": overrides, "space": space, "run_dir": Path("sweep")}
-    sweep = SweepConfig(verb="distill", metric="m", **given)
-    [(_, run)] = runs_of(sweep, {"weighting.wrong": 0.5}, tmp_path, 0)
-    assert run.distillation.store == (Path(store) if store else None)
-
-
-WEIGHTS = {"weighting.wrong": {"uniform": [0.1, 0.9]}}
+    config = sweep(overrides, verb="distill", space=WEIGHTS, run_dir="sweep")
+    [(_, run)] = runs_of(config, {"weighting.wrong": 0.5}, tmp_path, 0)
+    assert run.distillation.store == store
 
 
 @pytest.fixture
@@ -155,9 +142,7 @@ def taught(sentiment, teachers, tmp_path):
     def make(space=WEIGHTS, **overrides):
         chosen = sentiment | {"training.steps": 2, "data.max_judged_rows": 16}
         chosen |= {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
-        base = {"verb": "distill", "overrides": chosen | overrides, "space": space}
-        base |= {"metric": "eval/sst2/accuracy", "run_dir": str(tmp_path / "sweep"), "name": "s"}
-        return load(SweepConfig, base=base)
+        return sweep(chosen | overrides, verb="distill", space=space, run_dir=tmp_path / "sweep")
 
     return make
 
