@@ -17,6 +17,7 @@ from tests.sweeps import leave_trials
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "space": {"x": {"uniform": [0, 1]}}}
 RATE = {"optimizer.peak_lr": 1e-3}
+SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
 
 
 def finished(config, states):
@@ -32,8 +33,8 @@ def file(tmp_path, sentiment):
     overrides = {n: v for n, v in sentiment.items() if n not in ("console", "optimizer.peak_lr")}
     overrides |= {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
     sweep = {"verb": "finetune", "overrides": overrides, "metric": "eval/sst2/accuracy"}
-    sweep |= {"trials": 3, "console": "quiet", "max_concurrent": 1, "run_dir": f"{tmp_path}/sweep"}
-    sweep |= {"space": {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}}
+    sweep |= {"trials": 3, "console": "quiet", "max_concurrent": 1, "space": SPACE}
+    sweep |= {"run_dir": f"{tmp_path}/sweep"}
     (tmp_path / "mine.yaml").write_text(json.dumps(sweep))
     return tmp_path / "mine.yaml"
 
@@ -90,19 +91,14 @@ def test_a_sweep_knows_what_its_trials_start(file, teachers):
     assert check_sources(parallel) == (StageDemand(workers=4, min_workers=1),)  # they may wait
 
 
-def test_a_sweep_counts_the_processes_of_both_runs(tmp_path, teachers):
-    listed = teachers.directory / "teachers.json"
-    path = tmp_path / "two.yaml"
-    path.write_text(
-        "verb: pretrain\noverrides: {workers: 8, min_workers: 2, gpus_per_worker: 1}\n"
-        "then:\n  verb: distill\n  overrides:\n    data.dataset: sst2\n    data.root: miniature\n"
-        f"    distillation.teachers: ['{listed}']\n    distillation.host: actors\n"
-        "    distillation.resources.GPU: 0.25\n"
-        "metric: eval/sst2/accuracy\nscheduler: none\n"
-        "space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}\n"
-    )
-    config = load_sweep(path, ["overrides.data.corpus=miniature"])
-    assert check_sources(config) == (
+def test_a_sweep_counts_the_processes_of_both_runs(teachers):
+    taught = {"distillation.teachers": [f"{teachers.directory}/teachers.json"]}
+    taught |= {"distillation.host": "actors", "distillation.resources.GPU": 0.25}
+    own = {"workers": 8, "min_workers": 2, "gpus_per_worker": 1, "data.corpus": "miniature"}
+    base = {"verb": "pretrain", "overrides": own, "scheduler": "none", "space": SPACE}
+    data = {"data.dataset": "sst2", "data.root": "miniature"}
+    base |= {"then": {"verb": "distill", "overrides": data | taught}}
+    assert check_sources(load(SweepConfig, base=base | {"metric": "eval/sst2/accuracy"})) == (
         StageDemand(workers=8, gpus_per_worker=1.0, min_workers=2),
         StageDemand(teachers=True),
     )
