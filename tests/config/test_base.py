@@ -1,4 +1,6 @@
-"""Loading, overriding and writing configurations; the usual mistakes and how they are told."""
+"""Loading, overriding and writing configurations: what is merged and what is replaced, the usual
+mistakes, how they are told, and to whom they are laid.
+"""
 
 import copy
 import re
@@ -11,7 +13,7 @@ import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from road_ray.config import (
     Config,
@@ -44,6 +46,17 @@ class Distillation(Config):
     teachers: list[Path] = Field(default_factory=list)
 
 
+class Range(Config):
+    low: float = 0.0
+    high: float = 1.0
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) must not be above high ({self.high})")
+        return self
+
+
 class Example(Config):
     name: str = "run"
     seed: int = 0
@@ -55,6 +68,10 @@ class Example(Config):
     init: Path | None = None
     note: str | None = None
     layers: int | tuple[int, ...] | None = None
+    span: Range = Range()
+    spans: list[Range] = Field(default_factory=list)
+    table: dict[str, int] = Field(default_factory=dict)
+    union: int | Range = 1
 
 
 class Needy(Config):
@@ -316,3 +333,93 @@ def test_flatten_joins_keys_with_dots_and_leaves_empty_mappings_out():
     tree = {"a": {"b": 1}, "c.d": 2, "e": {}}
     assert flatten(tree) == {"a.b": 1, "c.d": 2}
     assert flatten(tree, keep_empty=True) == {"a.b": 1, "c.d": 2, "e": {}}
+
+
+def test_sections_and_dicts_are_merged_and_lists_are_replaced() -> None:
+    base = {"span": {"low": 0.1}, "table": {"a": 1, "b": 2}, "spans": [{"low": 0}, {"low": 0.5}]}
+    above = {"span": {"high": 0.9}, "table": {"b": 3}, "spans": [{"high": 2}]}
+    before = copy.deepcopy(base)
+    config = load(Example, base=base, overrides=above)
+    assert config.span == Range(low=0.1, high=0.9)
+    assert config.table == {"a": 1, "b": 3}
+    assert config.spans == [Range(high=2)]
+    assert base == before
+
+
+@pytest.mark.parametrize(
+    ("base", "overrides", "where"),
+    [
+        ({"seed": "x"}, {"table": {"a": 1}}, "preset"),
+        ({"seed": "x"}, {"seed": "y"}, "override"),
+        ({"table": {"a": "x"}}, {"table": 1}, "override"),
+        ({"spans": [{"low": "x"}]}, {}, "preset"),
+        ({"span": {"low": 3}}, {}, "preset"),
+        *(({"union": value}, {}, "preset") for value in ("x", None)),
+    ],
+)
+def test_a_mistake_is_one_and_laid_to_the_source_that_made_it(base, overrides, where) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load(Example, base=base, overrides=overrides)
+    (problem,) = caught.value.problems
+    assert problem.where.startswith(where)
+
+
+def test_a_later_value_mends_an_earlier_mistake() -> None:
+    changes = {"seed": 1, "table": {"a": 1}}
+    mended = load(Example, base={"seed": "x", "table": 3}, overrides=changes)
+    assert mended == Example(seed=1, table={"a": 1})
+
+
+def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
+    class Inner(Config):
+        width: int = 1
+        depth: int = 1
+
+    class Middle(Config):
+        inner: Inner = Inner()
+        other: int = 0
+
+    class Outer(Config):
+        first: Middle = Middle(inner=Inner(width=5, depth=6))
+        two: Middle = Middle(other=3)
+
+    changed = load(Outer, overrides=["first.inner.depth=7", "two.inner.width=8"])
+    assert changed.first.inner == Inner(width=5, depth=7)
+    assert changed.two == Middle(inner=Inner(width=8), other=3)
+
+
+class Lists(Config):
+    names: tuple[str, ...] = ()
+    layers: Literal["all"] | int | tuple[int, ...] = 1
+    either: str | tuple[str, ...] = ""
+    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("names=a,b", ("a", "b")),
+        ("names=a", ("a",)),
+        ("names=[a, b]", ("a", "b")),
+        ("layers=0,5", (0, 5)),
+        ("layers=3", 3),
+        ("layers=all", "all"),
+        ("either=a,b", ("a", "b")),
+        ("either=a", "a"),
+    ],
+)
+def test_a_list_needs_no_brackets_on_the_command_line(text, value):
+    """Shells such as zsh take [a,b] for a pattern of file names."""
+    assert getattr(load(Lists, overrides=[text]), text.partition("=")[0]) == value
+
+
+def test_quoted_text_is_no_list():
+    with pytest.raises(InvalidConfig, match="write a list"):
+        load(Lists, overrides=["names='a,b'"])
+
+
+def test_a_mistake_in_a_mapping_that_may_be_a_word_is_told_once_by_its_key():
+    with pytest.raises(InvalidConfig) as caught:
+        load(Lists, overrides=["weights={a: -1, b: 2}"])
+    (problem,) = caught.value.problems
+    assert problem.message.startswith("weights.a = -1\n    allowed: value >= 0")
