@@ -17,6 +17,9 @@ def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
     assert read.overrides == ("init=a/b-v1.5", "data.file=x.csv")
     folder = CommandLine.read(["a/b", str(tmp_path)], word="init", file="data.file")
     assert folder.overrides == ("init=a/b", f"data.file={tmp_path}")  # not a YAML file
+    both = CommandLine.read(["noisy_labels", "lr=1e-4.yaml", "init=x"], word="comparison")
+    compared = both.config("reproduce")
+    assert (compared.comparison, compared.seed, compared.init) == ("noisy_labels", 4, "x")
     for word in ("data.root=../data", "init=runs/a=b/hf", "data.corpus=s3://b/a=1"):
         assert is_override(word)
 

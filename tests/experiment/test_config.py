@@ -8,7 +8,6 @@ from road_ray.config import override
 from road_ray.errors import ConfigError
 from road_ray.experiment.config import CATALOGUE
 from road_ray.recipes.pretraining.preview import flops_per_step
-from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TeachersConfig
 from road_ray.verbs import configure
 
@@ -64,18 +63,6 @@ def test_a_comparison_that_is_null_is_a_mistake_of_its_line(tmp_path):
     (tmp_path / "x.yaml").write_text("comparison: null\n")
     with pytest.raises(ConfigError, match=r"x.yaml:1  comparison = null\n    allowed: .*table5"):
         configure("reproduce", path=tmp_path / "x.yaml")
-
-
-def test_the_first_words_of_the_command_are_the_comparison_and_a_file(road, recipe, tmp_path):
-    seen = []
-    recipe(lambda config, context=None: seen.append(config) or Run(tmp_path, {}))
-    file = tmp_path / "mine.yaml"
-    file.write_text("num_seeds: 7\n")
-    assert road("reproduce", "low_resource", "init=x", "num_seeds=2").code == 0
-    assert road("reproduce", "comparison=table5").code == 0
-    assert road("reproduce", "noisy_labels", file, "init=x").code == 0
-    found = [(config.comparison, config.num_seeds) for config in seen]
-    assert found == [("low_resource", 2), ("table5", 3), ("noisy_labels", 7)]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
