@@ -54,6 +54,7 @@ PUBLISHED = {  # ELECTRA: table 6 of Clark et al.
     "teams_small": {"generator.scale": 1.0, "generator.depth": 0.5, "training.steps": 500_000},
     "alectra_small": {"encoder.family": "albert"},
     "weighted_kd_squad_v2": {"weighting.wrong": 0.75},
+    "glue_from_mnli": {f"pool.{name}.init": "mnli" for name in ("rte", "stsb", "mrpc")},
 }
 
 

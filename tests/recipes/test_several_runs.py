@@ -32,15 +32,6 @@ def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_
     assert {type(item) for item in runs} == {FinetuneConfig}
 
 
-def test_one_may_start_from_another_of_the_same_seed(tmp_path):
-    changes = {"init": "x", "num_seeds": 2, "data.root": None, "run_dir": tmp_path}
-    runs = finetunings(override(preset_config("glue_from_mnli"), changes))
-    first = [item for item in runs if item.init == "x"]
-    second = runs[len(first) :]
-    assert {item.data.dataset for item in second} == {"rte", "stsb", "mrpc"}
-    assert all(item.init == str(tmp_path / "mnli" / f"seed-{item.seed}") for item in second)
-
-
 def test_spread_by_hand():
     name = "eval/cola/matthews"
     figures = summarise_seeds([{name: v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)])
