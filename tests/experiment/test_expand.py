@@ -122,29 +122,32 @@ def test_the_text_of_a_domain_has_every_text_once(tiny, world, name, column):
     assert [json.loads(line)["text"] for line in lines] == [*dict.fromkeys(texts)]
 
 
-def test_a_mixture_comes_before_every_target(tiny):
+def test_a_mixture_comes_before_every_target_and_reads_as_many_rows_a_step_either_way(tiny):
     options = {"targets": {"rte": {"data.epochs": 1.0}, "sst2": {}}}
-    options["multitask.data.datasets"] = ["sst2", "mnli"]
+    options |= {"multitask.data.datasets": ["sst2", "mnli"], "multitask.data.batch_size": 6}
     plan = planned(tiny("road_multitask", **options))
     stage, *targets = plan.of_arm("road_kd", 0)
     assert isinstance(stage.config, MultitaskConfig)
     assert set(stage.config.distillation.teachers) == {"sst2", "mnli"}
-    assert (stage.config.mixing.passes, stage.config.mixing.heads) == (4, "task")
     assert [job.config.data.dataset for job in targets] == ["rte", "sst2"]
     assert {job.config.init for job in targets} == {str(stage.config.run_dir)}
-    (theirs, *_) = plan.of_arm("mt_dnn", 0)
-    assert theirs.config.mixing.heads == "dataset"
     assert len(plan.of_arm("single", 0)) == 2
-
-
-def test_both_ways_of_a_mixture_read_as_many_rows_a_step(tiny):
-    options = {"targets": {"sst2": {}}, "multitask.data.datasets": ["sst2"]}
-    options["multitask.data.batch_size"] = 6
-    plan = planned(tiny("road_multitask", **options))
     stages = {name: plan.of_arm(name, 0)[0].config for name in ("mt_dnn", "road", "road_kd")}
     sizes = {name: (s.mixing.passes, s.data.batch_size) for name, s in stages.items()}
     assert sizes == {"mt_dnn": (1, 24), "road": (4, 6), "road_kd": (4, 6)}
     assert {stage.mixing.sampler for stage in stages.values()} == {"uniform_dataset"}
+    assert [stage.mixing.heads for stage in stages.values()] == ["dataset", "task", "task"]
+    # What must have run comes first, and teachers are jobs of their own.
+    names = [*plan.jobs]
+    for number, job in enumerate(plan.jobs.values()):
+        assert {*job.after} <= {*names[:number]}
+    after = {job.name: job.after for job in plan.jobs.values()}
+    mixed = "teachers/mixture-teachers"
+    teachers = [name for name in names if name.startswith(mixed) and "/teacher-" in name]
+    assert len(teachers) == 6
+    assert after[f"{mixed}-sst2"] == tuple(f"{mixed}-sst2/teacher-{number}" for number in range(3))
+    assert {*after["road_kd/seed-1/stage-0"]} == {f"{mixed}-{name}" for name in ("sst2", "mnli")}
+    assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/stage-0",)
 
 
 def test_teachers_of_a_mixture_are_not_those_of_students_with_other_rows(tiny):
@@ -153,19 +156,6 @@ def test_teachers_of_a_mixture_are_not_those_of_students_with_other_rows(tiny):
     own["experiment"] = {"ensembles": {"t": {}}, "arms": arms}
     rows = {str(e.run_dir.name): e.data.max_rows for e in planned(tiny("own", **own)).ensembles}
     assert rows == {"mixture-t-sst2": None, "t-sst2": 40}
-
-
-def test_jobs_come_after_those_that_they_need_and_teachers_are_jobs_of_their_own(tiny):
-    plan = planned(tiny("road_multitask", targets={"rte": {}, "sst2": {}})
-                   | {"multitask.data.datasets": ["sst2"]})  # fmt: skip
-    names, jobs = [*plan.jobs], plan.jobs.values()
-    for number, job in enumerate(jobs):
-        assert {*job.after} <= {*names[:number]}
-    after = {job.name: job.after for job in jobs}
-    teachers = [f"teachers/mixture-teachers-sst2/teacher-{number}" for number in range(3)]
-    assert after["teachers/mixture-teachers-sst2"] == (*teachers,)
-    assert after["road_kd/seed-1/stage-0"] == ("teachers/mixture-teachers-sst2",)
-    assert after["road_kd/seed-1/rte"] == ("road_kd/seed-1/stage-0",)
 
 
 def test_students_know_their_teachers_and_may_start_from_another_arm_of_their_seed(tiny, tmp_path):
