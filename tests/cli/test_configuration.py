@@ -68,7 +68,6 @@ def test_a_key_is_explained_for_each_verb_that_has_it(road):
     (first,) = json.loads(result.out)
     assert first["allowed"] == "0 < value <= 1"
     assert (first["default"]["pretrain"], first["default"]["finetune"]) == (5e-4, 3e-4)
-    assert first["meaning"]
     assert "Clark" in first["meaning"]
     assert first["presets"]["electra_base"] == 2e-4
 

@@ -18,7 +18,6 @@ space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}
 """
 
 
-@pytest.mark.usefixtures("drawn_figures")
 def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, tmp_path):
     file, directory = tmp_path / "mine.yaml", tmp_path / "sweep"
     file.write_text(FILE)
@@ -33,9 +32,7 @@ def test_people_see_the_trials_and_the_best_and_scripts_get_json(road, tmp_path)
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in result.out
     assert f"model: {directory}/trials/0001/seed-0" in result.out
     assert f"report: {directory}/report.html" in result.out
-    page = (directory / "report.html").read_text()
-    assert "optimizer.peak_lr" in page
-    assert "<path" in page
+    assert "optimizer.peak_lr" in (directory / "report.html").read_text()
     result = road("sweep", file, "--run-dir", directory, "--json")
     output = json.loads(result.out)
     assert [trial["number"] for trial in output["trials"]] == [0, 1]
