@@ -1,12 +1,19 @@
-"""Distillation with the teachers in this process; in actors: journeys/test_on_ray.py."""
+"""Distillation with the teachers in this process, asked live or once; in actors:
+journeys/test_on_ray.py.
+"""
 
 import shutil
+from functools import partial
 
 import pytest
+from safetensors.torch import load_file
+from torch._dynamo.testing import CompileCounter
+from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError
+from road_ray.models.precision import compile_for_all_shapes
 from road_ray.training.monitoring.metrics_journal import read_rows
 from tests.runs import name_labels, weights
 
@@ -73,3 +80,43 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
     assert taught == weights(student("named", teachers=[other], **named))
     swapped = {"LABEL_0": "positive", "LABEL_1": "negative"}
     assert weights(student("swapped", other, **{key: swapped})) != first
+
+
+def events(run: rr.Run) -> dict[str, dict]:
+    return {event["kind"]: event for event in read_rows(run.directory / "events.jsonl")}
+
+
+def test_the_first_and_every_later_run_are_bit_equal_and_these_start_no_teacher(
+    student, tmp_path, loaded
+):
+    keys = {"training.steps": 14}  # an epoch is 10: every row is asked for, some twice
+    stored = partial(student, **keys, **{"distillation.store": str(tmp_path / "store")})
+    cold = stored("cold")
+    assert loaded == [3]
+    assert len([*(tmp_path / "store").glob("*/table-*")]) == 3
+    warm = stored("warm")
+    assert weights(warm) == weights(cold)
+    assert list(events(warm)["teachers_proven"]["difference"]) == ["its table"]
+    hot = stored("hot", temperature=4.0, **{"distillation.check_parity": False})
+    assert weights(hot) != weights(cold)
+    assert "teachers_proven" not in events(hot)
+    assert loaded == [3]
+    once = stored("once", **{"distillation.store": None, "distillation.answers": "once"})
+    assert weights(once) == weights(cold)  # auto: once, because a store is given
+    assert len([*(once.directory / "answers").glob("*/table-*")]) == 3
+
+
+def test_compiled_teachers_teach_the_same(student, monkeypatch):
+    counter = CompileCounter()
+    monkeypatch.setattr(
+        "road_ray.distillation.teacher.compile_for_all_shapes",
+        partial(compile_for_all_shapes, backend=counter),
+    )
+    eager = student("eager")
+    assert not counter.frame_count
+    compiled = student("compiled", **{"distillation.torch_compile": True})
+    assert counter.frame_count == 1  # three teachers of one architecture share the graph
+    (drift,) = events(compiled)["teachers_proven"]["difference"].values()
+    assert drift < 1e-5
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (compiled, eager))
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
