@@ -38,20 +38,14 @@ def int8(classifier) -> Path:
     return export(str(classifier), quantize="int8")[0]
 
 
+def near(number: str) -> object:
+    return pytest.approx(float(number), rel=1e-3, abs=2e-4)
+
+
 def assert_alike(ours: object, theirs: object) -> None:
-    """Texts are equal and numbers are close, at any depth."""
-    if isinstance(ours, dict):
-        assert isinstance(theirs, dict)
-        assert list(ours) == list(theirs)
-        ours, theirs = list(ours.values()), list(theirs.values())
-    if isinstance(ours, list):
-        assert isinstance(theirs, list)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_alike(one, other)
-    elif isinstance(ours, float):
-        assert theirs == pytest.approx(ours, rel=1e-3, abs=2e-4)
-    else:
-        assert theirs == ours
+    """Texts and the order of keys are equal and numbers are close, at any depth."""
+    expected = json.loads(json.dumps(ours), object_pairs_hook=list, parse_float=near)
+    assert json.loads(json.dumps(theirs), object_pairs_hook=list) == expected
 
 
 @pytest.mark.slow

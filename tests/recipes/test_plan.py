@@ -60,13 +60,6 @@ def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
     assert 2 * memory["parameters"] <= memory["optimizer"] < 2.1 * memory["parameters"]
 
 
-def test_a_plan_of_a_pretraining_wants_a_row_for_each_worker(pretraining):
-    estimate = planned("pretrain", pretraining)
-    assert (estimate["steps"], estimate["batch_size"]) == (6, 8)
-    with pytest.raises(ConfigError, match=r"data\.batch_size = 4 is less than"):
-        planned("pretrain", pretraining | {"workers": 8, "data.batch_size": 4})
-
-
 @pytest.mark.parametrize("verb", ["distill", "multitask"])
 def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path, monkeypatch, verb):
     monkeypatch.setattr(train, "connected", None)
@@ -118,12 +111,16 @@ def test_the_tokens_of_epochs_do_not_depend_on_the_seed(sentiment):
         planned("finetune", whole | {"pool": {"sst2": {}}})
 
 
-def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):
+def test_a_plan_builds_no_corpus_knows_the_model_and_wants_a_row_for_each_worker(
+    pretraining, tmp_path
+):
     shards = tmp_path / "shards"
     chosen = pretraining | {"data.shards": str(shards)}
     estimate = planned("pretrain", chosen)
     assert not shards.exists()
     built = planned("pretrain", pretraining)  # the shards of other tests, or a sample again
     assert estimate["parameters"] == built["parameters"]
-    assert estimate["rows"] == 6 * 8
+    assert (estimate["steps"], estimate["batch_size"], estimate["rows"]) == (6, 8, 48)
     assert 0 < estimate["tokens"] <= 6 * 8 * 32
+    with pytest.raises(ConfigError, match=r"data\.batch_size = 4 is less than"):
+        planned("pretrain", pretraining | {"workers": 8, "data.batch_size": 4})
