@@ -15,7 +15,6 @@ from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.mixture import draws, loss_weights, steps
-from road_ray.recipes.train.train import run_training
 from road_ray.verbs import configure, preset_config
 
 
@@ -109,12 +108,3 @@ def test_roads_preset_forgets_no_data_set():
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
         locate_teachers(config)
-
-
-@pytest.mark.parametrize("verb", ["multitask", "finetune"])
-def test_rows_without_labels_and_teachers_are_refused(verb, tmp_path):
-    entry = {"train": "a.csv", "text": "a", "label": None, "labels": ["x", "y"]}
-    name = {"data.datasets": ["own"]} if verb == "multitask" else {"data.dataset": "own"}
-    overrides = {"data.sets": {"own": entry}, "training.steps": 1, "init": "x", **name}
-    with pytest.raises(rr.errors.ConfigError, match="label = null: nothing can"):
-        run_training(configure(verb, overrides=overrides | {"run_dir": str(tmp_path)}))

@@ -230,6 +230,7 @@ def places(teachers, span_run, pretrained, models):
 PAIRS = {"data.dataset": "mnli", "data.evaluate_on": "null"}
 OWN = {"train": "a.csv", "text": "a", "labels": ["x", "y"]}
 SETS = {"data.sets": {"own": OWN, "onw": {"label": "b"}}}
+UNKNOWN = {"data.sets": {"own": OWN}, "data.sets.own.label": "null"}
 MAPS = {"distillation.matching.attention_weight": 0.5, "encoder.attention": "sdpa"}
 ONE, LOSSES = {"distillation.num_teachers": 1}, {"distillation.average_loss": True}
 TEXTS = {"distillation.matching.hidden_weight": 0.0}  # of the same tokens
@@ -253,6 +254,8 @@ MISTAKES = [
     *((verb, {"init": ""}, 2, "init is not given") for verb in VERBS),
     ("plain", SETS | {"data.datasets": ["own"]}, 2, "data.sets.onw: "),
     ("distill", SETS | {"data.dataset": "own"}, 2, "did you mean 'own'"),
+    ("plain", UNKNOWN | {"data.datasets": ["own"]}, 2, "label = null: nothing can"),
+    ("finetune", PAIRS | UNKNOWN | {"data.dataset": "own"}, 2, "label = null: nothing can"),
     ("multitask", {"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
     ("plain", {"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
     ("plain", {"data.datasets": ["squad_v2"], "data.max_length_tokens": 512}, 2, "128 positions"),
