@@ -196,11 +196,8 @@ def test_a_bug_in_one_arm_costs_no_other_result_and_skips_what_needs_it(tiny, mo
 
 
 def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers_only(
-    world, pretrained, tmp_path, monkeypatch
+    pretrained, tmp_path
 ):
-    students = demo.KEYS["students"]
-    few = students | {"data": students["data"] | {"max_rows": 30, "root": str(world)}}
-    monkeypatch.setitem(demo.KEYS, "students", few)
     config = DemoConfig(run_dir=tmp_path / "demo", seed=5, num_seeds=2)
     first = demo.stage(PretrainConfig, "pretrain", config)
     mixture = demo.stage(MultitaskConfig, "multitask", config)
@@ -214,7 +211,7 @@ def test_stages_start_from_each_other_and_students_differ_in_labels_and_teachers
     assert {student.init for student in students.values()} == {str(mixture.run_dir)}
     assert {student.student.layers for student in students.values()} == {1}
     rows = {arm: students[arm, 100].data.max_rows for arm in plan.arms}
-    assert rows == {"none": 30, "mean": 30, "correctness": 30, "all": None}
+    assert rows == {"none": 300, "mean": 300, "correctness": 300, "all": None}
     assert len(students["mean", 100].data.unlabelled) == 1
     (ensemble,) = plan.ensembles
     assert (ensemble.num_teachers, ensemble.data.max_rows, ensemble.seed) == (3, None, 0)

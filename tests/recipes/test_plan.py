@@ -26,7 +26,6 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
     assert not [*tmp_path.iterdir()]
     assert (estimate["steps"], estimate["batch_size"]) == (6, 16)
     assert 80 <= estimate["rows"] <= 96  # the last batch of an epoch is smaller
-    assert 0 < estimate["tokens"] <= 96 * 128
     memory = estimate["memory_bytes"]
     assert memory["parameters"] == 4 * estimate["parameters"] == memory["gradients"]
     assert memory["optimizer"] >= 2 * memory["parameters"]  # two moments
