@@ -11,14 +11,14 @@ from road_ray.config.schema import known_keys, schema_of
 from road_ray.errors import ConfigError
 from road_ray.verbs import VERBS, configure
 
-SPREAD = ("num_seeds=2",)
-
 # verb, further overrides, an override of a key that has no effect there, what to do instead
 _PLACES = ("workers=2", "min_workers=1", "gpus_per_worker=1")
 REFUSED = [
-    *[("teachers", (), key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
-    *[("finetune", SPREAD, key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
-    *[("reproduce", (), key, "max_concurrent") for key in (*_PLACES, "address=host:6379")],
+    *[
+        (verb, more, key, "max_concurrent")
+        for verb, *more in (["teachers"], ["finetune", "num_seeds=2"], ["reproduce"])
+        for key in (*_PLACES, "address=host:6379")
+    ],
     ("finetune", ("pool={rte: {}}",), "workers=2", "max_concurrent"),
     ("finetune", (), "address=host:6379", "workers"),
     ("pretrain", ("workers=1",), "min_workers=2", "more than workers = 1"),

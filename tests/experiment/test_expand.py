@@ -90,11 +90,8 @@ def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(ti
     deep = shutil.copytree(f"{changes['init']}/hf", tmp_path / "deep")
     edit(deep / "config.json", num_hidden_layers=6)
     plan = planned(changes | {"init": str(deep)})
-    layers = {
-        name: plan.of_arm(f"kd_{name}", 0)[0].config.student.layers
-        for name in ("full", "half", "third")
-    }
-    assert layers == {"full": None, "half": 3, "third": 2}
+    arms = ("kd_full", "kd_half", "kd_third")
+    assert [plan.of_arm(arm, 0)[0].config.student.layers for arm in arms] == [None, 3, 2]
     assert plan.ensembles[0].student.layers is None
 
 
@@ -175,10 +172,7 @@ def test_students_know_their_teachers_and_may_start_from_another_arm_of_their_se
     [
         ({"init": ""}, "init is not given"),
         ({"targets": {}}, "data.dataset is not given, and"),
-        (
-            {"data.dataset": "cola"},
-            r"no files of cola \(train\), cola \(dev\)(.|\n)*targets=\{\.\.\.",
-        ),
+        ({"data.dataset": "cola"}, r"no files of cola \(train\), cola \(dev\)(.|\n)*targets="),
         ({"data.dataset": "sts2"}, "unknown data set 'sts2'; did you mean"),
         ({"data.max_rows": 100_000}, "keep their labels"),
         ({"experiment": {"arms": {"one": {"teachers": "teachers", "members": 9}}}}, "members = 9"),

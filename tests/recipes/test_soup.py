@@ -107,13 +107,9 @@ def test_models_that_cannot_be_averaged_are_refused(models, damage, message, tmp
     assert not (tmp_path / "soup").exists()
 
 
-@pytest.fixture
-def named(teachers):
-    return [str(teachers.directory / f"teacher-{number}" / "hf") for number in range(3)]
-
-
-def test_it_is_the_mean_of_what_each_model_says(named, world, monkeypatch):
+def test_it_is_the_mean_of_what_each_model_says(teachers, world, monkeypatch):
     """In fp32, also where teachers answer in bf16."""
+    named = [str(teachers.directory / f"teacher-{number}" / "hf") for number in range(3)]
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
     monkeypatch.setattr("road_ray.models.precision._LEAST_BF16_WIDTH", 1)
     scored = Mock(side_effect=evaluate_logits)

@@ -113,17 +113,13 @@ def test_a_file_in_its_place_is_named(tmp_path):
         lock_run_directory(tmp_path / "run")
 
 
-def record(run_dir, *paths):
-    write_json_atomic(run_dir / "inputs.json", current_inputs(run_dir, {"data": paths}))
-
-
 def test_changed_inputs_compares_content_and_tells_a_missing_file_but_not_a_missing_folder(
     tmp_path,
 ):
     path = tmp_path / "data" / "a.txt"
     path.parent.mkdir()
     path.write_text("one")
-    record(tmp_path, path)
+    write_json_atomic(tmp_path / "inputs.json", current_inputs(tmp_path, {"data": [path]}))
     os.utime(path, (1, 1))
     assert changed_inputs(tmp_path) == []
     path.write_text("two")

@@ -29,14 +29,9 @@ def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
     gold = torch.tensor([[0, 1]])
-    apart = weighting_rule(WeightingConfig(span_correctness="independent"), num_teachers=3)(
-        logits, gold
-    )
-    together = weighting_rule(WeightingConfig(span_correctness="joint"), num_teachers=3)(
-        logits, gold
-    )
-    assert apart[:, 0, 0].tolist() == [1, 1]
-    assert together[:, 0, 0].tolist() == [0.75, 1.25]
+    for way, weights in (("independent", [1, 1]), ("joint", [0.75, 1.25])):
+        rule = weighting_rule(WeightingConfig(span_correctness=way), num_teachers=3)
+        assert rule(logits, gold)[:, 0, 0].tolist() == weights
     mean = weighting_rule(WeightingConfig(), num_teachers=3)
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
 
