@@ -36,8 +36,6 @@ def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
     assert lines["none", 0]["steps"] == 5
     assert lines["none_longer", 1]["steps"] == lines["mean", 0]["steps"] == 8
     assert all(row["seconds"] > 0 for row in result["rows"])
-    assert result["hours"] > 0
-    assert result["hours"] == pytest.approx(sum(r["seconds"] for r in result["rows"]) / 3600)
     run = rr.reproduce(overrides=given)
     for arm, seed in (("none", 0), ("mean", 1)):
         rows = read_rows(run.directory / arm / f"seed-{seed}" / "student" / "metrics.jsonl")

@@ -105,8 +105,6 @@ def test_every_option_of_the_configuration_belongs_to_an_objective():
 )
 def test_the_head_of_init_is_kept(attempt, pretrained, tmp_path, part, bias, chosen, kept):
     place = shutil.copytree(pretrained.hf_dir / part, tmp_path / "published")
-    for file in pretrained.hf_dir.glob("tokenizer*"):
-        shutil.copy(file, place)
     (place / "road_ray.json").unlink(missing_ok=True)
     tensors = load_file(place / "model.safetensors")
     tensors[bias] = torch.full_like(tensors[bias], 7.0)

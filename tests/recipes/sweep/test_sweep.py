@@ -22,10 +22,8 @@ SPACE = {"optimizer.peak_lr": {"loguniform": [1e-4, 1e-2]}}
 
 def finished(config, states):
     """As if an earlier start had run all trials."""
-    values = [(float(n),) if state == "complete" else () for n, state in enumerate(states)]
-    leave_trials(
-        config, *(Record(0, RATE, state, v) for state, v in zip(states, values, strict=True))
-    )
+    values = {n: (float(n),) if state == "complete" else () for n, state in enumerate(states)}
+    leave_trials(config, *(Record(0, RATE, states[n], value) for n, value in values.items()))
 
 
 @pytest.fixture

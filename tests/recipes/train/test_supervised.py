@@ -194,22 +194,17 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
 SENTENCES, LABELS = "ForSequenceClassification", ("negative", "positive")
 
 
-def with_slow_tokenizer(place):
-    """Give a model a tokenizer that knows no character offsets."""
-    (place / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
-    (place / "merges.txt").write_text("#version: 0.2\na b\n")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (place / name).unlink(missing_ok=True)
-    CTRLTokenizer(str(place / "vocab.json"), str(place / "merges.txt")).save_pretrained(place)
-    return place
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """Models of other tokenizers and lengths; the first one fits."""
     root = tmp_path_factory.mktemp("models")
     publish(root / "fits", "bert", SENTENCES, labels=LABELS)
-    with_slow_tokenizer(publish(root / "slow", "bert", SENTENCES, labels=LABELS))
+    slow = publish(root / "slow", "bert", SENTENCES, labels=LABELS)
+    for name in ("tokenizer.json", "tokenizer_config.json"):  # one that knows no offsets
+        (slow / name).unlink(missing_ok=True)
+    (slow / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
+    (slow / "merges.txt").write_text("#version: 0.2\na b\n")
+    CTRLTokenizer(str(slow / "vocab.json"), str(slow / "merges.txt")).save_pretrained(slow)
     publish(root / "short", "roberta", SENTENCES, labels=LABELS, max_position_embeddings=18)
     publish(root / "narrow", "bert", SENTENCES, labels=LABELS, max_position_embeddings=16)
     publish(root / "answers", "roberta", "ForQuestionAnswering", max_position_embeddings=42)
