@@ -37,11 +37,7 @@ CODES |= {"CheckpointError": 4, "DivergedError": 5, "InterruptedRunError": 6}
 @pytest.mark.parametrize("name", [n for n, k in vars(errors).items() if hasattr(k, "exit_code")])
 def test_every_error_of_ours_is_a_message_and_its_exit_code(road, recipe, name):
     kind = getattr(errors, name)
-
-    def fail(config: object) -> None:
-        raise kind("what is wrong\n  fix: this")
-
-    recipe(fail)
+    recipe(Mock(side_effect=kind("what is wrong\n  fix: this")))
     result = road("finetune")
     assert result.code == CODES[name]
     message = f"error[{kind.kind}] what is wrong\n  fix: this\n"
@@ -92,13 +88,7 @@ def test_a_stop_while_modules_load_has_no_traceback(monkeypatch):
 
 
 def test_flags_go_over_overrides_and_json_silences_progress(road, recipe, tmp_path):
-    seen = []
-
-    def keep(config):
-        seen.append(config)
-        return Run(config.run_dir, {"eval/a/f1": 50.0})
-
-    recipe(keep)
+    recipe(seen := Mock(side_effect=lambda config: Run(config.run_dir, {"eval/a/f1": 50.0})))
     file = tmp_path / "a.yaml"
     file.write_text("seed: 1\ninit: x\n")
     flags = ("--seed", 3, "--workers", 2, "--gpus-per-worker", 0.5, "--address", "ray://h:1")
@@ -106,13 +96,13 @@ def test_flags_go_over_overrides_and_json_silences_progress(road, recipe, tmp_pa
         "finetune", file, "seed=2", "data.epochs=1", *flags, "--run-dir", tmp_path, "--json"
     ).good()
     assert json.loads(result.out) == {"directory": str(tmp_path), "metrics": {"eval/a/f1": 50.0}}
-    (config,) = seen
+    (config,) = seen.call_args.args
     assert (config.seed, config.init, config.data.epochs) == (3, "x", 1.0)
     assert (config.workers, config.gpus_per_worker, config.address) == (2, 0.5, "ray://h:1")
     assert config.console == "quiet"
     road("finetune", "--preset", "squad_v2_small", "-q")
-    assert seen[1].console == "quiet"
-    assert seen[1].data.dataset == "squad_v2"
+    (config,) = seen.call_args.args
+    assert (config.console, config.data.dataset) == ("quiet", "squad_v2")
 
 
 def test_a_finished_verb_prints_figures_and_places(road, recipe, tmp_path):

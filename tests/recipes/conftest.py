@@ -1,21 +1,18 @@
 """What recipes start, counted."""
 
+from unittest.mock import patch
+
 import pytest
 
 from road_ray.recipes.train import teachers as module
 
 
 @pytest.fixture
-def loaded(monkeypatch):
-    """Numbers of teachers that were loaded in this process to answer rows, by labelling."""
-    counts, load_teachers = [], module.LocalEnsemble.__init__
-
-    def counted(self, directories, *arguments, **options):
-        counts.append(len(directories))
-        load_teachers(self, directories, *arguments, **options)
-
-    monkeypatch.setattr(module.LocalEnsemble, "__init__", counted)
-    return counts
+def loading():
+    """The loading of teachers in this process, which answer rows, as a mock that loads."""
+    kind = module.LocalEnsemble
+    with patch.object(kind, "__init__", autospec=True, side_effect=kind.__init__) as mock:
+        yield mock
 
 
 @pytest.fixture
