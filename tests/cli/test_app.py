@@ -54,14 +54,10 @@ def test_what_the_hub_says_is_left_to_its_own_handler(road, monkeypatch):
 
 
 def test_who_asks_for_more_gets_the_traceback_without_secrets(road, recipe):
-    def fail(config: object) -> None:
-        try:
-            raise OSError("s3://key:hunter2@host/bucket refused")
-        except OSError as error:
-            raise errors.ResourceError("what is wrong") from error
-
-    recipe(fail)
-    result = road("finetune", "-v").refused(4, "in fail\n", "OSError: s3://")
+    error = errors.ResourceError("what is wrong")
+    error.__cause__ = OSError("s3://key:hunter2@host/bucket refused")
+    recipe(Mock(side_effect=error))
+    result = road("finetune", "-v").refused(4, "Traceback", "OSError: s3://")
     assert "hunter2" not in result.err
     assert result.err.endswith("error[RESOURCE] what is wrong\n")
 

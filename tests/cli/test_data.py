@@ -42,7 +42,6 @@ def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(road, world, tmp_p
     shown = road(*peek, "--rows", 2).out
     assert shown.startswith("squad_v2 train: 128 examples")
     assert shown.count("gold:") == 2
-    assert "gold: " in road("data", "peek", "sst2", *peek[3:]).out
 
 
 @pytest.mark.parametrize(
@@ -92,6 +91,5 @@ def test_a_corpus_of_a_yaml_file_is_shown(road, tmp_path):
     (tmp_path / "text.txt").write_text("one story\n\nanother one\n")
     file = tmp_path / "text.yaml"
     file.write_text(json.dumps({"preset": "tiny_electra", "data": {"corpus": "text.txt"}}))
-    assert (
-        road("data", "peek", file).out == f"{tmp_path / 'text.txt'}:\n\none story\n\nanother one\n"
-    )
+    shown = road("data", "peek", file).out
+    assert shown == f"{tmp_path / 'text.txt'}:\n\none story\n\nanother one\n"

@@ -124,9 +124,8 @@ def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
         *[(0, 0), (0, 1)],
         *[(1, 0), (1, 1)],
     ]
-    config = load(
-        FinetuneConfig, path=folded.directory / "fold-1" / "teacher-0" / "config.resolved.yaml"
-    )
+    record = folded.directory / "fold-1" / "teacher-0" / "config.resolved.yaml"
+    config = load(FinetuneConfig, path=record)
     learnt = prepare(config, Worker.alone()).splits["sst2"].examples
     assert len(learnt) > 0
     assert {fold_of(example, 2) for example in learnt} == {0}

@@ -36,7 +36,7 @@ def sweep(overrides, **more):
     return load(SweepConfig, base=base, overrides={"overrides": overrides} | more)
 
 
-def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch):
+def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path):
     reports = []
     overrides = sentiment | {"training.evaluate_every_steps": 2, "data.max_judged_rows": 20}
     trial = TrialRunner(sweep(overrides, seeds=2))
