@@ -88,10 +88,8 @@ def test_odd_files_of_a_run_are_left_out_or_named(road, pretrained, tmp_path, na
             result = road(*words)  # fails on a traceback
             assert result.code in (0, 2, 3, 4), (content, result.err)
         assert road("runs", "diff", run, other).code == 0
-    for content in (b"[]", None):  # a page takes longer
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        path.mkdir() if content is None else path.write_bytes(content)
-        assert road("report", run).code in (0, 2, 3, 4)
+        if content in (b"[]", None):  # a page takes longer
+            assert road("report", run).code in (0, 2, 3, 4)
 
 
 def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(

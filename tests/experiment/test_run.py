@@ -261,16 +261,12 @@ def stages(config):
     }
 
 
-@pytest.fixture
-def scaled(world):
-    def made(**given):
-        overrides = {"data.root": str(world), "data.dataset": "sst2"} | given
-        return configure("reproduce", overrides=overrides)
-
-    return made
+def scaled(**given):
+    overrides = {"data.root": "miniature", "data.dataset": "sst2"} | given
+    return configure("reproduce", overrides=overrides)
 
 
-def test_arms_of_equal_cost_cost_the_same_and_of_equal_length_have_the_same_steps(scaled):
+def test_arms_of_equal_cost_cost_the_same_and_of_equal_length_have_the_same_steps():
     arms = stages(scaled(flops=1e13, num_seeds=2))
     costs = [sum(flops(stage) for stage in arm) for arm in arms.values()]
     assert costs == pytest.approx([1e13] * 5, rel=0.01)
@@ -283,7 +279,7 @@ def test_arms_of_equal_cost_cost_the_same_and_of_equal_length_have_the_same_step
     assert [s / steps[0] for s in steps] == pytest.approx([1, 0.5, 0.25, 0.125, 0.0625], rel=0.01)
 
 
-def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first(scaled):
+def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first():
     config = scaled(comparison="algorithms", flops=1e13, num_seeds=1)
     first, second = stages(config)["two_stage"]
     assert first.objective.name == "mlm"
@@ -302,7 +298,7 @@ def scores(config, values):
     return demo.experiment_table(experiment, done)
 
 
-def test_the_first_arm_is_tested_against_those_that_it_names(scaled):
+def test_the_first_arm_is_tested_against_those_that_it_names():
     first = {"experiment": {"arms": {"electra": {"against": ["mlm"]}}}}
     values = {"electra": [70.0, 71.0], "mlm": [69.0, 70.5], "replace_mlm": [68.0, 70.0]}
     table = scores(scaled(comparison="table5", arms=["replace_mlm"], **first), values)
@@ -313,7 +309,7 @@ def test_the_first_arm_is_tested_against_those_that_it_names(scaled):
     ]
 
 
-def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm(scaled):
+def test_the_table_has_published_beside_measured_scores_and_p_values_by_holm():
     first = [70.0, 71.0, 72.5, 70.5]
     gaps = {"all_tokens_mlm": [-1, 0, -2, 0], "replace_mlm": [-3, -2, -3, -1]}
     gaps |= {"electra_masked": [1, -1, 0, 1], "mlm": [-5, -4, -6, -4]}

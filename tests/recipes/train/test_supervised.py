@@ -174,20 +174,18 @@ def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(
     more = tmp_path / "more.txt"
     more.write_text("".join(f"film number {n} is better than expected\n" for n in range(200)))
     common = {"data.max_rows": 4, "training.steps": 8, "distillation.schedule": "constant"}
-    ways = {"distill": {"data.unlabelled": [str(more)]}}
-    ways["multitask"] = {"data.unlabelled.sst2": [str(more)]}
-    with caplog.at_level("INFO"):
-        for verb, way in ways.items():
-            run = getattr(rr, verb)(
-                overrides=overrides[verb] | common | way, run_dir=tmp_path / verb
-            )
-            prefix = "teachers/sst2/" if verb == "multitask" else "teachers/"
-            rows = [row for row in trained(run) if "train/sst2_soft" in row]
-            judged = [sum(row.get(f"{prefix}right_{n}", 0) for n in range(4)) for row in rows]
-            seen = sum(row.get("mix/sst2", 16) for row in rows)
-            assert sum(judged) < seen, "only rows with a label tell who was right"
-            assert all(row["train/sst2_soft"] > 0 for row in rows)
-            assert str(more) in (run.directory / "inputs.json").read_text()
+    caplog.set_level("INFO")
+    ways = [("distill", "data.unlabelled", "teachers/right")]
+    ways.append(("multitask", "data.unlabelled.sst2", "teachers/sst2/right"))
+    for verb, key, right in ways:
+        chosen = overrides[verb] | common | {key: [str(more)]}
+        run = getattr(rr, verb)(overrides=chosen, run_dir=tmp_path / verb)
+        rows = [row for row in trained(run) if "train/sst2_soft" in row]
+        judged = [sum(row.get(f"{right}_{n}", 0) for n in range(4)) for row in rows]
+        seen = sum(row.get("mix/sst2", 16) for row in rows)
+        assert sum(judged) < seen, "only rows with a label tell who was right"
+        assert all(row["train/sst2_soft"] > 0 for row in rows)
+        assert str(more) in (run.directory / "inputs.json").read_text()
     assert "sst2: 204 rows; 3 teachers, rule correctness" in caplog.text
 
 
