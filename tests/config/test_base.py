@@ -67,7 +67,11 @@ class Example(Config):
     scores: dict[str, float] = Field(default_factory=dict)
     init: Path | None = None
     note: str | None = None
-    layers: int | tuple[int, ...] | None = None
+    layers: Literal["all"] | int | tuple[int, ...] | None = None
+    names: tuple[str, ...] = ()
+    either: str | tuple[str, ...] = ""
+    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    file: Annotated[str, beside_file()] = ""
     span: Range = Range()
     spans: list[Range] = Field(default_factory=list)
     table: dict[str, int] = Field(default_factory=dict)
@@ -312,13 +316,9 @@ def test_only_weights_between_0_and_1_are_taken(wrong: Any) -> None:
     assert "allowed: 0 <= value <= 1" in _mistakes(overrides={"weighting.wrong": wrong})
 
 
-class Beside(Config):
-    file: Annotated[str, beside_file()] = ""
-
-
 def test_a_text_that_is_no_name_of_a_file_is_left_to_its_reader(write: Write) -> None:
-    assert load(Beside, path=write(f"file: {'a' * 300}\n")).file == "a" * 300
-    assert load(Beside, path=write("file: my.yaml\n")).file == str(Path.cwd() / "my.yaml")
+    assert load(Example, path=write(f"file: {'a' * 300}\n")).file == "a" * 300
+    assert load(Example, path=write("file: my.yaml\n")).file == str(Path.cwd() / "my.yaml")
 
 
 def test_mistakes_survive_the_way_between_processes() -> None:
@@ -371,28 +371,17 @@ def test_a_later_value_mends_an_earlier_mistake() -> None:
 
 
 def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
-    class Inner(Config):
-        width: int = 1
-        depth: int = 1
-
     class Middle(Config):
-        inner: Inner = Inner()
+        span: Range = Range()
         other: int = 0
 
     class Outer(Config):
-        first: Middle = Middle(inner=Inner(width=5, depth=6))
+        first: Middle = Middle(span=Range(low=5, high=6))
         two: Middle = Middle(other=3)
 
-    changed = load(Outer, overrides=["first.inner.depth=7", "two.inner.width=8"])
-    assert changed.first.inner == Inner(width=5, depth=7)
-    assert changed.two == Middle(inner=Inner(width=8), other=3)
-
-
-class Lists(Config):
-    names: tuple[str, ...] = ()
-    layers: Literal["all"] | int | tuple[int, ...] = 1
-    either: str | tuple[str, ...] = ""
-    weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    changed = load(Outer, overrides=["first.span.high=7", "two.span.high=8"])
+    assert changed.first.span == Range(low=5, high=7)
+    assert changed.two == Middle(span=Range(high=8), other=3)
 
 
 @pytest.mark.parametrize(
@@ -410,16 +399,16 @@ class Lists(Config):
 )
 def test_a_list_needs_no_brackets_on_the_command_line(text, value):
     """Shells such as zsh take [a,b] for a pattern of file names."""
-    assert getattr(load(Lists, overrides=[text]), text.partition("=")[0]) == value
+    assert getattr(load(Example, overrides=[text]), text.partition("=")[0]) == value
 
 
 def test_quoted_text_is_no_list():
     with pytest.raises(InvalidConfig, match="write a list"):
-        load(Lists, overrides=["names='a,b'"])
+        load(Example, overrides=["names='a,b'"])
 
 
 def test_a_mistake_in_a_mapping_that_may_be_a_word_is_told_once_by_its_key():
     with pytest.raises(InvalidConfig) as caught:
-        load(Lists, overrides=["weights={a: -1, b: 2}"])
+        load(Example, overrides=["weights={a: -1, b: 2}"])
     (problem,) = caught.value.problems
     assert problem.message.startswith("weights.a = -1\n    allowed: value >= 0")
