@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from road_ray.config import load
-from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.prepare_corpus import prepare_corpus
+from road_ray.verbs import configure
 
 
 def test_the_catalogue_is_listed(road):
@@ -29,12 +28,10 @@ def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(road, world, tmp_p
     assert first.startswith("at most 64 tokens: ")
     assert second.startswith("at most 32 tokens: ")
     # A run with this line reads them.
-    names = [
-        part.removeprefix("data.") for part in last.removeprefix("next: road pretrain ").split()
-    ]
+    keys = last.removeprefix("next: road pretrain ").split()
     for length in (64, 32):
-        data = load(CorpusConfig, overrides=[*names, f"max_length_tokens={length}"])
-        corpus, _ = prepare_corpus(data)
+        line = [*keys, f"data.max_length_tokens={length}"]
+        corpus, _ = prepare_corpus(configure("pretrain", overrides=line).data)
         assert corpus.lengths.max() == length
         assert str(corpus.directory) in (first if length == 64 else second)
     assert built == {p: p.stat().st_mtime_ns for p in shards.rglob("*") if p.is_file()}
