@@ -161,12 +161,9 @@ class AsyncSaver:
             self._twin = self._twin or _copy_on_cpu(self._objective)
             self._twin.load_state_dict(weights)
             files = {"optimizer": tensors} | ({"best": best} if best else {})
-            state = {"step": step, "seed": self._training.seed, **(memory or {})} | {
-                "optimizer": groups,
-                "identity": dict(self._training.identity),
-                "configuration": dict(self._training.configuration),
-                "record": dict(self._training.record),
-            }
+            state = {"step": step, **(memory or {}), "optimizer": groups}
+            state["identity"] = dict(self._training.identity)
+            state["configuration"] = dict(self._training.configuration)
             text = json.dumps(state) + "\n"  # now: the next step changes the optimizer's groups
             self._writing = self._thread.submit(self._write, step, text, self._twin, files)
             if wait:

@@ -98,8 +98,6 @@ class Training:
     evaluate: Callable[[], Mapping[str, float]] | None = None
     """Returns the metrics of an evaluation before the last step; collective. None: there are none.
     """
-    record: Mapping[str, Any] = field(default_factory=dict)
-    """Written into every checkpoint; not compared on resume."""
     configuration: Mapping[str, Any] = field(default_factory=dict)
     """Keys that decide the result. A remote copy of a run with other values is refused."""
     tokenizer: Any = None

@@ -166,7 +166,6 @@ def main(
         total_steps=total,
         tokenizer=prepared.tokenizer,
         identity=prepared.identity | identity,
-        record=record,
         rows_per_epoch=None if several else len(splits[0].features),
         totals=lambda: totals(prepared.streams, prepared.draw, total),
         evaluate=lambda: evaluate(config, worker, prepared, log, names)[0],
@@ -187,7 +186,7 @@ def main(
             last = sorted(config.data.evaluated_on, key=lambda name: name not in names)
             metrics, tuned = evaluate(config, worker, prepared, log, last, last=True)
             if worker.is_main:
-                export(config, prepared, teachers, metrics, tuned, training.record)
+                export(config, prepared, teachers, metrics, tuned, record)
                 log.write(context.step, metrics)
                 log.finish(metrics)
     worker.barrier()
