@@ -52,9 +52,9 @@ def seeds_of(place: Path, variant: str) -> dict[str, dict[str, float]]:
 
 
 def cell(values: list[float]) -> str:
-    spread = summary(values)
-    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.1f}"
-    return f"{spread.mean:.1f}{deviation}"
+    mean, spread = summary(values)
+    deviation = "" if spread is None else f" ± {spread:.1f}"
+    return f"{mean:.1f}{deviation}"
 
 
 def table(place: Path, dataset: str) -> str:

@@ -168,10 +168,10 @@ def table(runs: Path, name: str) -> str:
         values = {way: [row[f"eval/{name}/{figure}"] for row in read[way]] for way in read}
         cells = []
         for way, x in values.items():
-            told = summary(x)
+            mean, spread = summary(x)
             p_value = None if way == "ours" else compare(values["ours"], x).p_value
             p = "" if p_value is None else f", p {p_value:.2f}"
-            cells.append(f"{told.mean:.2f} +- {told.deviation or 0:.2f}{p}")
+            cells.append(f"{mean:.2f} +- {spread or 0:.2f}{p}")
         lines.append(f"| {figure} | {' | '.join(cells)} |")
     seconds = [" / ".join(f"{row['cpu_seconds']:.0f}" for row in rows) for rows in read.values()]
     lines.append(f"| CPU seconds | {' | '.join(seconds)} |")

@@ -32,9 +32,9 @@ def cell(ours: dict[int, float], base: dict[int, float]) -> str:
     """Return mean, deviation, and the paired test against the arm without a multi-task stage."""
     if not ours:
         return "-"
-    spread = summary(list(ours.values()))
-    text = f"{spread.mean:.2f}"
-    text += "" if spread.deviation is None else f" ± {spread.deviation:.2f} (n={spread.count})"
+    mean, spread = summary(list(ours.values()))
+    text = f"{mean:.2f}"
+    text += "" if spread is None else f" ± {spread:.2f} (n={len(ours)})"
     both = sorted(ours.keys() & base.keys())
     if ours is not base and len(both) > 1:
         test = compare([ours[seed] for seed in both], [base[seed] for seed in both])

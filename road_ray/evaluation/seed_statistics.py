@@ -16,20 +16,11 @@ _POWER = 0.8
 _ROUNDING = 1e-9  # differences that are closer, relative to the scores, are equal
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Statistics of one score over seeds; ``deviation`` (n - 1) is None for a single value."""
-
-    count: int
-    mean: float
-    deviation: float | None
-
-
-def summary(values: Sequence[float]) -> Summary:
-    """Return mean and sample deviation of one score over seeds."""
+def summary(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return mean and sample deviation (n - 1) of one score over seeds; None for a single value."""
     numbers = as_numbers(values).tolist()
     # Exact sums: equal scores have a deviation of 0 and not of a rounding error.
-    return Summary(len(numbers), mean(numbers), stdev(numbers) if len(numbers) > 1 else None)
+    return mean(numbers), stdev(numbers) if len(numbers) > 1 else None
 
 
 def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -39,10 +30,9 @@ def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     averages: dict[str, float] = {}
     for name in runs[0]:
         if all(name in run for run in runs):
-            spread = summary([run[name] for run in runs])
-            averages[name] = spread.mean
-            if spread.deviation is not None:
-                averages[f"{name}_deviation"] = spread.deviation
+            averages[name], deviation = summary([run[name] for run in runs])
+            if deviation is not None:
+                averages[f"{name}_deviation"] = deviation
     return averages
 
 
@@ -74,11 +64,11 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Return the 95% interval of the mean by the t distribution; None for a single value."""
     from scipy.stats import t
 
-    seeds = summary(values)
-    if seeds.deviation is None:
+    center, deviation = summary(values)
+    if deviation is None:
         return None
-    half = float(t.ppf(1 - _LEVEL / 2, seeds.count - 1)) * seeds.deviation / sqrt(seeds.count)
-    return seeds.mean - half, seeds.mean + half
+    half = float(t.ppf(1 - _LEVEL / 2, len(values) - 1)) * deviation / sqrt(len(values))
+    return center - half, center + half
 
 
 def compare(left: Sequence[float], right: Sequence[float]) -> Difference:

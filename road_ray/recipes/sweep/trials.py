@@ -230,9 +230,8 @@ class TrialRunner:
         means, deviations = dict[str, float](), dict[str, float | None]()
         for name in seeds[0]:  # of a metric that is not finite, NaN and None
             values = [metrics[name] for metrics in seeds if name in metrics]
-            spread = summary(values) if all(map(math.isfinite, values)) else None
-            means[name] = spread.mean if spread else math.nan
-            deviations[name] = spread.deviation if spread else None
+            is_finite = all(map(math.isfinite, values))
+            means[name], deviations[name] = summary(values) if is_finite else (math.nan, None)
         if missing := [metric for metric in self.sweep.metric if metric not in means]:
             raise ConfigError(
                 f"metric = {missing[0]}: the run did not report it\n"

@@ -119,11 +119,11 @@ def arm_of(
         found = {str(seed): run.get(f"eval/{metric}") for seed, run in runs.items()}
         values = {seed: float(x) for seed, x in found.items() if isinstance(x, int | float)}
         if values:
-            spread, bounds = summary([*values.values()]), interval([*values.values()])
-            low, high = bounds or (None, None)
+            mean, deviation = summary([*values.values()])
+            low, high = interval([*values.values()]) or (None, None)
             figures[metric] = Score(
-                mean=spread.mean,
-                deviation=spread.deviation,
+                mean=mean,
+                deviation=deviation,
                 low=low,
                 high=high,
                 values=values,
