@@ -92,7 +92,9 @@ def _most_bytes(config: Any, measured: Measured, runs: int) -> int:
     """
     keep = config.training.keep_checkpoints
     in_progress = min(runs, max(1, getattr(config, "max_concurrent", 0)))
-    at_end = config.training.kept_at_end(default=1 if isinstance(config, PretrainConfig) else 0)
+    at_end = config.training.keep_checkpoints_at_end
+    if at_end is None:
+        at_end = int(isinstance(config, PretrainConfig))
     checkpoints = in_progress * (keep + 1) + (runs - in_progress) * min(at_end, keep)
     # A mixture exports its encoder with the head of each data set, and at the top.
     models = 1 + len(config.data.datasets) if isinstance(config, MultitaskConfig) else 1

@@ -134,15 +134,6 @@ class TrainingConfig(Config):
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
     None: no copy. Credentials belong in the environment."""
 
-    def kept_at_end(self, default: int = 0) -> int:
-        """Return the number of checkpoints that a finished run keeps, by default that of its verb.
-
-        A finished run is not continued: its length is part of its configuration, and every later
-        stage starts from ``hf/``. Only the previews of a pre-training read its last checkpoint.
-        """
-        given = self.keep_checkpoints_at_end
-        return default if given is None else given
-
     def mirrored_below(self, place: Path) -> Self:
         """Return the settings of a run inside another, with its mirror below the other's. ``place``
         is its directory relative to the other's.

@@ -126,11 +126,6 @@ Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 labels that are the most probable id, and the summed entropy in nats."""
 
 
-def is_frozen(generator: Generator) -> bool:
-    """Return whether no parameter is trained: frequencies, or the second stage of two."""
-    return not any(parameter.requires_grad for parameter in generator.parameters())
-
-
 class _PredictAndSample(torch.autograd.Function):
     """Cross-entropy and sampling with one softmax, which also becomes the gradient, in place."""
 
@@ -225,7 +220,8 @@ class CorruptingObjective(MaskingObjective):
         **masking: Any,
     ) -> None:
         super().__init__(**masking)
-        self.frozen = is_frozen(generator)
+        # Frequencies, or the second stage of two.
+        self.frozen = not any(weight.requires_grad for weight in generator.parameters())
         if self.frozen and self.generator_at:
             name = type(self).__name__
             raise ConfigError(f"{name} needs a generator that learns\n  fix: generator.kind=model")

@@ -55,8 +55,8 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
             f"encoder.max_length_tokens = {positions}\n  fix: data.max_length_tokens={positions}"
         )
-    keep = config.training.kept_at_end(default=1)
-    with open_run_directory(config, keep_checkpoints=keep) as directory:
+    given = config.training.keep_checkpoints_at_end
+    with open_run_directory(config, keep_checkpoints=1 if given is None else given) as directory:
         # Once, before there are several workers.
         prepare_corpus(corpus_settings(config), encoding=encoding_at(config.address))
         metrics = launch(main, config, context=context)

@@ -76,7 +76,7 @@ def run_training(
     # Before the run directory is there, so that a bad file leaves none.
     for name, split in rows.items():
         teachers[name] = replace(teachers[name], answers=read_files(teachers[name], split))
-    keep, actors = config.training.kept_at_end(), dict(actors or {})
+    keep, actors = config.training.keep_checkpoints_at_end or 0, dict(actors or {})
     with open_run_directory(config, keep_checkpoints=keep) as directory, ExitStack() as stack:
         if context is not None and context.plan_only:  # labelling is no step
             teachers = {name: replace(found, store=None) for name, found in teachers.items()}
