@@ -13,7 +13,7 @@ _NO_LOSS = re.compile(
     r"train/(grad_norm.*|lr|kd_weight|detection_.*|.*_(accuracy|entropy|reward|fraction|soft)|"
     r".*_accuracy_replaced)"
 )
-DATA, TEACHERS, MODEL, COMMUNICATION = "data", "waiting for teachers", "model", "communication"
+DATA, TEACHERS, MODEL = "data", "waiting for teachers", "model"
 _MUCH = 0.10  # least share of a step for advice on a part of it
 _GUESSING = ": start from a trained generator (generator.init), lower optimizer.peak_lr, lengthen "
 _GUESSING += "the warm-up or raise objective.choose_fraction"
@@ -142,9 +142,7 @@ def time_split(run: RunRecord) -> dict[str, float]:
         return {}
     teachers = min(_mean(run, "time/teacher_wait_seconds"), step)
     data = max(_mean(run, "time/data_seconds") - teachers, 0.0)
-    communication = _mean(run, "time/communication_seconds")
-    student = max(step - data - teachers - communication, 0.0)
-    return {DATA: data, TEACHERS: teachers, MODEL: student, COMMUNICATION: communication}
+    return {DATA: data, TEACHERS: teachers, MODEL: max(step - data - teachers, 0.0)}
 
 
 def _mean(run: RunRecord, name: str) -> float:
@@ -182,11 +180,6 @@ def advice(run: RunRecord, split: dict[str, float]) -> list[str]:
         sentences.append(
             f"{share[DATA]:.0%} of a step goes into making batches. Shorter rows "
             "(data.max_length_tokens) or fewer, larger passes reduce it."
-        )
-    if share[COMMUNICATION] >= 2 * _MUCH:
-        sentences.append(
-            f"{share[COMMUNICATION]:.0%} of a step is communication between workers. A larger "
-            "data.batch_size or more training.passes per step needs fewer exchanges."
         )
     return sentences or [
         f"No bottleneck: {share[MODEL]:.0%} of a step is the model itself. To go faster, use fewer "

@@ -1,6 +1,5 @@
 """Gradient of a step: averaged over its passes and all workers, and checked before the update."""
 
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -36,7 +35,6 @@ class StepResult:
     datasets: list[str] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)  # on the device: to read them would wait
     loss: float | Tensor = 0.0
-    communication_seconds: float = 0.0  # of this worker, not overlapped with computation
 
 
 def backward(
@@ -60,9 +58,7 @@ def backward(
     pass, rank), so no generator state has to be saved.
     """
     result = StepResult()
-    began = time.perf_counter()
     counts = _counted([objective.counts(batch) for batch in passes], worker, one_batch=one_batch)
-    result.communication_seconds = time.perf_counter() - began
     for number, (batch, count) in enumerate(zip(passes, counts, strict=True)):
         pass_seed = np.random.SeedSequence((seed, 3, step, number, worker.rank))
         torch.manual_seed(int(pass_seed.generate_state(1)[0]))
@@ -90,11 +86,9 @@ def backward(
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:
             result.rows.append(batch["rows"])
-    began = time.perf_counter()
     if objective.sparse:
         worker.average_gradients(objective)
     result.loss = worker.total(torch.as_tensor(result.loss))
-    result.communication_seconds += time.perf_counter() - began + _exchange_seconds(wrapped)
     return result
 
 
@@ -114,15 +108,6 @@ def _counted(
         for name, value in count.items():
             together[name] = together.get(name, 0) + value
     return [together] * len(summed)
-
-
-def _exchange_seconds(wrapped: nn.Module) -> float:
-    """Return the seconds of gradient all-reduce not overlapped with computation, a mean over the
-    passes that PyTorch samples; 0 without DDP.
-    """
-    times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
-    exchanged = times.get("avg_backward_comm_time", 0)
-    return float(exchanged - times.get("avg_backward_compute_comm_overlap_time", 0)) / 1e9
 
 
 class LossGuard:

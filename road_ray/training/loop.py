@@ -237,8 +237,6 @@ class StepMetrics:
             self._worker.synchronize()
         self._stats["time/step_seconds"] += time.perf_counter() - started
         self._stats["time/data_seconds"] += data_seconds
-        if self._worker.size > 1:
-            self._stats["time/communication_seconds"] += result.communication_seconds
         for name, (total, count) in result.sums.items():
             # Left on the device: reading it would wait.
             self._sums.setdefault(name, []).append(torch.stack([total.float(), count.float()]))

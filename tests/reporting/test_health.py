@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from road_ray.reporting.health import (
-    COMMUNICATION,
     DATA,
     MODEL,
     TEACHERS,
@@ -56,23 +55,22 @@ def test_rows_that_were_trained_on_and_judged_are_bad_and_what_misleads_in_the_t
 
 def test_waiting_for_teachers_is_taken_out_of_the_time_for_data(run_directory):
     split = time_split(read_run(run_directory))
-    assert [*split.values()] == pytest.approx([0.1, 0.4, 0.5, 0.0])
+    assert [*split.values()] == pytest.approx([0.1, 0.4, 0.5])
     assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) == {}
 
 
 @pytest.mark.parametrize(
     ("split", "settings", "message"),
     [
-        ((0.0, 0.5, 0.5, 0.0), {"host": "process"}, "distillation.host=actors"),
-        ((0.0, 0.5, 0.5, 0.0), {"host": "actors"}, "replica"),
-        ((0.0, 0.2, 0.8, 0.0), {"host": "actors", "lookahead": 2}, "distillation.lookahead"),
-        ((0.0, 0.2, 0.8, 0.0), {"host": "actors"}, "distillation.answers=once"),
-        ((0.3, 0.0, 0.7, 0.0), {}, "data.max_length_tokens"),
-        ((0.0, 0.0, 0.6, 0.4), {}, "training.passes"),
-        ((0.0, 0.0, 1.0, 0.0), {}, "No bottleneck"),
+        ((0.0, 0.5, 0.5), {"host": "process"}, "distillation.host=actors"),
+        ((0.0, 0.5, 0.5), {"host": "actors"}, "replica"),
+        ((0.0, 0.2, 0.8), {"host": "actors", "lookahead": 2}, "distillation.lookahead"),
+        ((0.0, 0.2, 0.8), {"host": "actors"}, "distillation.answers=once"),
+        ((0.3, 0.0, 0.7), {}, "data.max_length_tokens"),
+        ((0.0, 0.0, 1.0), {}, "No bottleneck"),
     ],
 )
 def test_the_bottleneck_is_named(split, settings, message):
     run = RunRecord(Path("r"), config={"distillation": settings})
-    parts = dict(zip((DATA, TEACHERS, MODEL, COMMUNICATION), split, strict=True))
+    parts = dict(zip((DATA, TEACHERS, MODEL), split, strict=True))
     assert message in " ".join(advice(run, parts))

@@ -230,8 +230,6 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tmp_path):
             assert row == pytest.approx(one, rel=1e-3, abs=1e-5), name
             assert row == pytest.approx(other, rel=1e-4, abs=1e-6), name
             assert name == "lamb" or one["train/grad_norm"] > 0.5
-        spent = [r.get("time/communication_seconds", 0) for r in read_rows(replicas / JOURNAL)]
-        assert min(spent) > 0
         groups = [state_of(last_checkpoint(d))["optimizer"] for d in (parts, alone)]
         assert groups[0] == groups[1]
 
