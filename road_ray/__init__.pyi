@@ -992,8 +992,9 @@ class _Multitask(TypedDict, total=False):
     environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local one that
     ends with the run."""
     console: Literal["rich", "plain", "quiet"] | None
-    """Output on the terminal. `rich`: progress bar. `plain`: one line a row. `quiet`: nothing.
-    None: `rich` on a terminal and `plain` elsewhere."""
+    """Progress on standard error. `plain`: a line for the first and the last row, for
+    evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier versions:
+    `plain`."""
     tracking: _Tracking
     """Experiment trackers besides `metrics.jsonl`. By default there are none."""
     init: str | Path
@@ -1042,8 +1043,9 @@ class _Pretrain(TypedDict, total=False):
     environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local one that
     ends with the run."""
     console: Literal["rich", "plain", "quiet"] | None
-    """Output on the terminal. `rich`: progress bar. `plain`: one line a row. `quiet`: nothing.
-    None: `rich` on a terminal and `plain` elsewhere."""
+    """Progress on standard error. `plain`: a line for the first and the last row, for
+    evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier versions:
+    `plain`."""
     tracking: _Tracking
     """Experiment trackers besides `metrics.jsonl`. By default there are none."""
     init: str | Path
@@ -1109,8 +1111,9 @@ def pretrain(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         init: Encoder to start from: a run directory, an `hf/` directory or a hub name, of the
         size of `encoder`. Its tokenizer is used unless `data.tokenizer` is given. Empty: new
@@ -1174,8 +1177,9 @@ def multitask(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         init: Model to start from: a run directory, an `hf/` directory or a hub name.
         Required.
@@ -1248,8 +1252,9 @@ def finetune(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         init: Model to start from: a run directory, an `hf/` directory or a hub name.
         Required.
@@ -1334,8 +1339,9 @@ def teachers(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         init: Model to start from: a run directory, an `hf/` directory or a hub name.
         Required.
@@ -1444,8 +1450,9 @@ def distill(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         init: Model to start from: a run directory, an `hf/` directory or a hub name.
         Required.
@@ -1561,8 +1568,9 @@ def evaluate(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         init: Model to evaluate: a run directory, an `hf/` directory or a hub name, with a
         trained head. A `teachers.json` evaluates the mean of the teachers' logits, as
@@ -1647,8 +1655,9 @@ def reproduce(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         comparison: Comparison to repeat. Of pre-training: `table5`, `generator_size`,
         `tying`, `algorithms`, `fractions` (Clark et al. 2020) and `successors`. From any
@@ -1733,8 +1742,9 @@ def demo(
         address: Address of a running Ray cluster, such as `10.0.0.1:6379`. None: the cluster
         of the environment variable `RAY_ADDRESS` or of the surrounding Ray job, else a local
         one that ends with the run.
-        console: Output on the terminal. `rich`: progress bar. `plain`: one line a row.
-        `quiet`: nothing. None: `rich` on a terminal and `plain` elsewhere.
+        console: Progress on standard error. `plain`: a line for the first and the last row,
+        for evaluations and every ten seconds. `quiet`: nothing. None, and `rich` of earlier
+        versions: `plain`.
         tracking: Experiment trackers besides `metrics.jsonl`. By default there are none.
         num_teachers: Number of teachers. ROaD distils from three.
         num_seeds: Number of students of each kind (no, plain and weighted distillation, all

@@ -66,18 +66,18 @@ def predict_file(
     with closing(PartialOutput(output, "row", identity)) as file:
         if file.count:
             _log.info("%s: resuming after %s", output, counted(file.count, "row"))
-        with closing(Console(None if _log.isEnabledFor(logging.INFO) else "quiet")) as console:
-            rows = input_rows(source, columns, predictor.trained)
-            total = None
-            if source != STDIN:
-                total = sum(1 for _ in file_rows(source, predictor.trained))
+        console = Console(None if _log.isEnabledFor(logging.INFO) else "quiet")
+        rows = input_rows(source, columns, predictor.trained)
+        total = None
+        if source != STDIN:
+            total = sum(1 for _ in file_rows(source, predictor.trained))
+            console.part("predictions", file.count, total)
+        for predictions in predicted(predictor, islice(rows, file.count, None), predict):
+            file.append(predictions)
+            if total is not None:
                 console.part("predictions", file.count, total)
-            for predictions in predicted(predictor, islice(rows, file.count, None), predict):
-                file.append(predictions)
-                if total is not None:
-                    console.part("predictions", file.count, total)
-            abstains = "choice" if isinstance(predictor.task.kind, Choose) else "label"
-            finish(file, abstains if predictor.min_confidence else None)
+        abstains = "choice" if isinstance(predictor.task.kind, Choose) else "label"
+        finish(file, abstains if predictor.min_confidence else None)
     return file.count
 
 

@@ -69,8 +69,8 @@ class RunConfig(Config):
     environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends
     with the run."""
     console: Free[Literal["rich", "plain", "quiet"] | None] = None
-    """Output on the terminal. ``rich``: progress bar. ``plain``: one line a row. ``quiet``:
-    nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
+    """Progress on standard error. ``plain``: a line for the first and the last row, for evaluations
+    and every ten seconds. ``quiet``: nothing. None, and ``rich`` of earlier versions: ``plain``."""
     tracking: Free[TrackingConfig] = TrackingConfig()
     """Experiment trackers besides ``metrics.jsonl``. By default there are none."""
 

@@ -6,7 +6,6 @@ one model with the mean of their weights. Source: Wortsman et al. 2022, Model so
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,8 +94,8 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     with (
         open_run_directory(config) as run_dir,
         staged_directory(run_dir / "predictions") as place,
-        closing(Console(config.console)) as console,
     ):
+        console = Console(config.console)
         if listed:
             metrics = evaluate_ensemble(
                 [require_init(name) for name in listed],

@@ -1,5 +1,5 @@
 """Journal of a run: metrics.jsonl (the source of truth), events.jsonl, metrics.json. Its progress
-is on standard error: a bar on a terminal, periodic lines elsewhere.
+is on standard error, in periodic lines.
 
 A file is closed behind each row, so that a kill loses at most the line being written.
 """
@@ -13,10 +13,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
-
-from rich.console import Console as RichConsole
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Column
 
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
@@ -107,8 +103,7 @@ class Journal:
             write_json_atomic(self.run_dir / "metrics.json", final)
 
     def close(self, *, failed: bool = False) -> None:
-        """Close console and trackers; ``failed`` is passed on to trackers."""
-        self._console.close()
+        """Close the trackers; ``failed`` is passed on to them."""
         for name, tracker in list(self._trackers.items()):
             try:
                 tracker.close(failed)
@@ -201,86 +196,43 @@ def _number(value: Any) -> float:
 
 
 class Console:
-    """Bars (``rich``), lines (``plain``: the first, the last, evaluations, and one every
-    ``EVERY_SECONDS``) or nothing (``quiet``). None: ``rich`` on a terminal and ``plain`` elsewhere.
-    """
+    """Lines on standard error: the first, the last, evaluations, one every ``EVERY_SECONDS``."""
 
     def __init__(self, kind: Kind | None = None, total_steps: int | None = None) -> None:
-        self._kind = kind or ("rich" if sys.stderr.isatty() else "plain")
-        self._total = total_steps
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            TextColumn("{task.fields[steps]}"),
-            BarColumn(bar_width=24),
-            TimeRemainingColumn(),
-            # Only this column is cut if the terminal is too narrow.
-            TextColumn(
-                "{task.fields[text]}", markup=False, table_column=Column(ratio=1, no_wrap=True)
-            ),
-            console=RichConsole(stderr=True),
-            expand=True,
-        )
-        self._bars: dict[str, TaskID] = {}
+        self._is_quiet, self._total = kind == "quiet", total_steps
         self._started: dict[str, tuple[float, float]] = {}  # time and part done, by title
         self._last_line: dict[str, float] = {}
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show a row: the latest losses and speed, or figures of an evaluation."""
-        text: str | None = summary(metrics)
         of = f"/{self._total}" if self._total else ""
-        evaluation = any(name.startswith("eval/") for name in metrics)
-        now = evaluation or step == self._total or "step" not in self._started
-        if evaluation and self._kind == "rich":
-            line = f"step {step}  {text}"
-            self._progress.console.print(line, markup=False, highlight=False)
-            text = None
-        self._move("step", step, self._total, f"{step}{of}", text, now=now)
+        now = any(name.startswith("eval/") for name in metrics)
+        now = now or step == self._total or "step" not in self._started
+        self._move("step", step, self._total, f"{step}{of}", summary(metrics), now=now)
 
     def part(self, title: str, done: int, total: int) -> None:
-        """Show the progress of work without steps, such as an evaluation; a line only if long."""
+        """Show the progress of work without steps, such as an evaluation, if it is long."""
         self._move(title, done, total, f"{done:,}/{total:,}", "", now=False)
         if done >= total:
             del self._started[title]
             self._last_line.pop(title, None)
-            if title in self._bars:
-                self._progress.remove_task(self._bars.pop(title))
-
-    def close(self) -> None:
-        """Stop the bars; they stay visible."""
-        if self._kind == "rich":
-            self._progress.stop()
 
     def _move(
-        self,
-        title: str,
-        done: float,
-        total: float | None,
-        steps: str,
-        text: str | None,
-        *,
-        now: bool,
+        self, title: str, done: float, total: float | None, steps: str, text: str, *, now: bool
     ) -> None:
-        """Move the bar of ``title``, or write a line if it is due or wanted ``now``. Without
-        ``text``, a bar keeps its own.
-        """
+        """Write a line if it is due or wanted ``now``."""
         at = time.monotonic()
         began, first = self._started.setdefault(title, (at, done))
-        if self._kind == "rich":
-            if title not in self._bars:
-                self._bars[title] = self._progress.add_task(title, total=total, steps="", text="")
-                self._progress.start()
-            fields: dict[str, Any] = {"steps": steps} | ({} if text is None else {"text": text})
-            self._progress.update(self._bars[title], completed=done, **fields)
-        elif self._kind == "plain" and (
-            now or at - self._last_line.setdefault(title, at) >= EVERY_SECONDS
-        ):
-            self._last_line[title] = at
-            parts = [f"{title} {steps}", text]
-            if total is not None and done > first:
-                seconds = (at - began) / (done - first) * (total - done)
-                parts.append(f"eta {timedelta(seconds=round(seconds))}")
-            sys.stderr.write("  ".join(filter(None, parts)) + "\n")
-            sys.stderr.flush()
+        due = now or at - self._last_line.setdefault(title, at) >= EVERY_SECONDS
+        if self._is_quiet or not due:
+            return
+        self._last_line[title] = at
+        parts = [f"{title} {steps}", text]
+        if total is not None and done > first:
+            seconds = (at - began) / (done - first) * (total - done)
+            parts.append(f"eta {timedelta(seconds=round(seconds))}")
+        sys.stderr.write("  ".join(filter(None, parts)) + "\n")
+        sys.stderr.flush()
 
 
 def summary(metrics: Mapping[str, float]) -> str:
