@@ -74,14 +74,20 @@ class Evaluation:
 
     def write(self, directory: Path) -> None:
         """Write the answer, the label or the labels of each example, of spans in the official JSON
-        layout of SQuAD; ``diagnostics.json`` beside them has what the pages of reports draw.
+        layouts of SQuAD and, without entries for "no answer", of BERT's n best;
+        ``diagnostics.json`` beside them has what the pages of reports draw.
         """
         assert self.split is not None, "rank 0 alone has predictions"
         pairs = list(zip(self.split.examples, self.labels, strict=True))
         of_rows = {row.id: label for row, label in pairs}
         write_json_atomic(directory / "predictions.json", of_rows, ascii_only=False)
         if self.spans:
-            squad.write_candidates(directory, self.spans)
+            columns = ("text", "probability", "start_logit", "end_logit")
+            listed = {
+                p.id: [dict(zip(columns, x, strict=False)) for x in p.n_best] for p in self.spans
+            }
+            write_json_atomic(directory / "nbest_predictions.json", listed, ascii_only=False)
+            write_json_atomic(directory / "null_odds.json", {p.id: p.null_odds for p in self.spans})
         wrong = mistakes(pairs, self.split.task.kind)
         if wrong["rows"]:  # are labelled
             write_json_atomic(directory / DIAGNOSTICS, self.diagnostics | {"mistakes": wrong})

@@ -3,8 +3,7 @@ script; the threshold on ``null_odds`` above which a model abstains.
 
 Every score is a percentage (0 to 100). For data in which every question has an answer (SQuAD 1.1,
 NewsQA), ``exact`` and ``f1`` are those of the SQuAD 1.1 script, except for gold answers made of
-articles and punctuation only, which 2.0 drops; there are no ``NoAns_*`` keys. Files of predictions
-are as BERT writes them and the official script reads them.
+articles and punctuation only, which 2.0 drops; there are no ``NoAns_*`` keys.
 
 Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), reimplemented; for answers
 of a language mlqa_evaluation_v1.py (Lewis et al. 2020).
@@ -16,15 +15,12 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from road_ray.data.examples import Answer, SpanExample
 from road_ray.errors import DataError
-from road_ray.evaluation.spans import SpanPrediction
-from road_ray.system.files import write_json_atomic
 
 _ENGLISH = re.compile(r"\b(?:a|an|the)\b")
 _ARTICLES = {
@@ -263,17 +259,3 @@ def _bag_f1(gold: list[str], predicted: list[str]) -> float:
         return 0.0
     precision, recall = shared / len(predicted), shared / len(gold)
     return 2 * precision * recall / (precision + recall)
-
-
-def write_candidates(directory: Path, predictions: Sequence[SpanPrediction]) -> None:
-    """Write ``nbest_predictions.json`` and ``null_odds.json``, as BERT does, beside
-    ``predictions.json``. The official script reads the latter (as ``--na-prob-file``); the former
-    holds spans only, without an entry for "no answer".
-    """
-    columns = ("text", "probability", "start_logit", "end_logit")  # of BERT's file
-    listed = {
-        p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
-        for p in predictions
-    }
-    write_json_atomic(directory / "nbest_predictions.json", listed, ascii_only=False)
-    write_json_atomic(directory / "null_odds.json", {p.id: p.null_odds for p in predictions})

@@ -124,6 +124,11 @@ def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, 
         result = evaluate_split(model, chosen, DecisionRule(tune=tune), pad_id=0)
         result.write(tmp_path / name)
         texts = json.loads((tmp_path / name / "predictions.json").read_text())
+        listed = json.loads((tmp_path / name / "nbest_predictions.json").read_text())
+        odds = json.loads((tmp_path / name / "null_odds.json").read_text())
+        assert odds.keys() == listed.keys() == texts.keys()
+        best = next(iter(listed.values()))[0]
+        assert [*best] == ["text", "probability", "start_logit", "end_logit"]
         certain = dict.fromkeys(texts, 0.0)
         scores = squad.evaluate(list(golds.values()), texts, certain, np.inf)
         assert scores["f1"] == pytest.approx(result.metrics[f"{prefix}f1"])

@@ -1,7 +1,6 @@
 """Spans against exhaustive search; thresholds and scores against hand-computed values."""
 
 import itertools
-import json
 import re
 import string
 
@@ -11,7 +10,7 @@ import pytest
 from road_ray.data.examples import Answer, Features, SpanExample
 from road_ray.evaluation import spans
 from road_ray.evaluation.spans import Candidate, Span, SpanPrediction, best_spans, window_spans
-from road_ray.evaluation.squad import Scored, write_candidates
+from road_ray.evaluation.squad import Scored
 
 
 def example(id_, context, *golds):
@@ -167,18 +166,6 @@ def test_answerability_by_hand():
     }
     bold = scored(EXAMPLES[:1], PREDICTIONS).metrics(0.0)
     assert (bold["no_answer_precision"], bold["answerability_accuracy"]) == (0.0, 100.0)
-
-
-def test_written_candidates_read_back(tmp_path):
-    target = tmp_path / "eval" / "squad_v2"
-    write_candidates(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)])
-    write_candidates(target, PREDICTIONS)  # again, over the first
-    read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in target.iterdir()}
-    assert set(read) == {"nbest_predictions.json", "null_odds.json"}
-    assert read["null_odds.json"] == {"a": -3.0, "c": 1.0, "b": -1.0, "d": 4.0}
-    assert read["nbest_predictions.json"]["c"] == [
-        {"text": "y", "probability": 1.0, "start_logit": 0.5, "end_logit": 0.5}
-    ]
 
 
 def beam(length, none, starts):
