@@ -27,7 +27,7 @@ from road_ray.training.checkpoint_state import AsyncSaver, restore
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.gradients import LossGuard, StepResult, backward
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
-from road_ray.training.profile import ModelFlopsUtilization, measure
+from road_ray.training.profile import BACKWARD, forward_flops, measure, peak_flops
 from road_ray.training.run_context import StopRequest, Training, shapes
 from road_ray.training.worker import (
     compile_encoders,
@@ -193,7 +193,8 @@ class StepMetrics:
         # By default 50 steps between rows, fewer in a short run, for 20 points in a curve.
         default = min(50, max(1, training.total_steps // 20))
         self._every = training.config.log_every_steps or default
-        self._utilization = ModelFlopsUtilization(trained, training.worker, autocast)
+        self._trained, self._autocast = trained, autocast
+        self._flops_per_position, self._counted_width = 0.0, 0
         # What a checkpoint has of all workers goes on in rank 0; the others have the same names.
         sums, stats = state.get("since_row", ({}, {}))
         main, device = training.worker.is_main, training.worker.device
@@ -261,5 +262,20 @@ class StepMetrics:
         row["time/examples_per_second"] = examples / stats["time/step_seconds"]
         self._sums.clear()
         self._stats.clear()
-        self.row = self._utilization.of({**row, **more}, passes)
+        self.row = {**row, **more, "time/mfu": self._utilization(row, passes)}
         self._training.journal.write(done, self.row)
+
+    def _utilization(self, row: Mapping[str, float], passes: Sequence[Batch]) -> float:
+        """Return the model FLOPs utilization, between 0 and 1; padding counts. The FLOPs of a step
+        are counted at the first row, and again when batches have become twice as long.
+        """
+        width = max(batch["attention_mask"].shape[-1] for batch in passes)
+        given = self._worker, self._autocast
+        if width >= 2 * self._counted_width:  # attention takes more FLOPs a token then
+            self._counted_width = width
+            positions = sum(batch["attention_mask"].numel() for batch in passes)
+            flops = sum(forward_flops(self._trained, batch, *given) for batch in passes)
+            self._flops_per_position = (1 + BACKWARD) * flops / max(positions, 1)
+        rate = peak_flops(self._worker.device, self._autocast or torch.float32)
+        positions_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
+        return self._flops_per_position * positions_per_second / (rate * self._worker.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,7 +37,7 @@ _DATA_SHEETS = {
     "L4": (121.0, 30.3),
 }
 _PRODUCTS = 5  # the fastest counts
-_BACKWARD = 2  # FLOPs of a backward pass, as a multiple of the forward pass
+BACKWARD = 2  # FLOPs of a backward pass, as a multiple of the forward pass
 _STEPS = 3  # measured, after one that warms up
 _FIRST_ROWS = 2
 _ROWS_SECOND = ("noise", "teacher_logits", "teacher_weights")  # in which they are dimension 1
@@ -45,32 +45,6 @@ _LONGEST_STEP_SECONDS = 1.0  # of a measured step, so that a plan comes in secon
 # FLOPs of published models, counted as ELECTRA's released flops_computation.py does.
 _DROPOUT, _LAYER_NORM, _ACTIVATION, _SOFTMAX = 4, 5, 8, 5
 _PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
-
-
-class ModelFlopsUtilization:
-    """Adds ``time/mfu`` to rows of the journal. Counts the FLOPs of a step at the first row, and
-    again when batches have become twice as long.
-    """
-
-    def __init__(self, objective: Objective, worker: Worker, autocast: torch.dtype | None) -> None:
-        self._objective, self._worker, self._autocast = objective, worker, autocast
-        self._flops_per_position, self._counted_width = 0.0, 0
-
-    def of(self, row: Mapping[str, float], passes: Sequence[Batch]) -> dict[str, float]:
-        """Return the row with ``time/mfu``, between 0 and 1. ``passes`` are the batches of a
-        typical step; padding counts.
-        """
-        width = max(batch["attention_mask"].shape[-1] for batch in passes)
-        if width >= 2 * self._counted_width:  # attention takes more FLOPs a token then
-            self._counted_width = width
-            positions = sum(batch["attention_mask"].numel() for batch in passes)
-            given = self._worker, self._autocast
-            flops = sum(forward_flops(self._objective, batch, *given) for batch in passes)
-            self._flops_per_position = (1 + _BACKWARD) * flops / max(positions, 1)
-        rate = peak_flops(self._worker.device, self._autocast or torch.float32)
-        positions_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
-        utilization = self._flops_per_position * positions_per_second / (rate * self._worker.size)
-        return {**row, "time/mfu": utilization}
 
 
 def forward_flops(

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from road_ray.training import profile
-from road_ray.training.profile import ModelFlopsUtilization, forward_flops
+from road_ray.training import loop, profile
+from road_ray.training.loop import StepMetrics
+from road_ray.training.profile import forward_flops
 from road_ray.training.worker import Worker
 from tests.training import conftest as tiny
 
@@ -47,16 +48,16 @@ def test_a_forward_pass_is_counted_product_by_product_and_changes_nothing():
     assert objective.training
 
 
-def test_the_share_is_operations_over_rate(monkeypatch):
+def test_the_share_is_operations_over_rate(monkeypatch, tmp_path):
     objective = tiny.supervised(tasks=(tiny.NLI,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     flops = forward_flops(objective, batch, ALONE, None)
-    monkeypatch.setattr(profile, "peak_flops", lambda device, dtype: 1000.0 * flops)
-    share = ModelFlopsUtilization(objective, ALONE, None)
+    monkeypatch.setattr(loop, "peak_flops", lambda device, dtype: 1000.0 * flops)
+    metrics = StepMetrics(objective, tiny.training(tmp_path), None, {})
     places = batch["attention_mask"].numel()
     # Ten such steps a second, a quarter of whose places are padding: 3 * 10 / 1000.
     row = {"time/tokens_per_second": 10 * places * 0.75, "data/padding_fraction": 0.25}
-    assert share.of(row, [batch])["time/mfu"] == pytest.approx(0.03)
+    assert metrics._utilization(row, [batch]) == pytest.approx(0.03)
 
 
 @pytest.mark.parametrize(
