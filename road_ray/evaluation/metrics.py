@@ -75,7 +75,7 @@ def score(
     [N]``. ``labels`` are the names of the classes, which ``f1_of_<label>`` needs. The F1 of a class
     is 0 if it is neither predicted nor a label, and a correlation if either side is constant.
     """
-    predictions, truth = as_pairs(predicted, gold)
+    predictions, truth = as_numbers(predicted), as_numbers(gold)
     known, result = known_metrics(labels), {}
     for name in metrics:
         if name not in known:  # the user's own: other names the data set's configuration refuses
@@ -99,14 +99,6 @@ def label_balance(predicted: NDArray[Any], gold: NDArray[Any]) -> dict[str, floa
         return found | {"predicted_labels": float(len(np.unique(predicted)))}
     found["majority_micro_f1"] = 200.0 * int(gold.sum(0).max()) / (len(gold) + int(gold.sum()))
     return found | {"predicted_labels": float(predicted.any(0).sum())}
-
-
-def as_pairs(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
-    """Return both as numbers. Raises ``DataError`` unless they are finite and equally many."""
-    left, right = as_numbers(first), as_numbers(second)
-    if len(left) != len(right):
-        raise DataError(f"scores: {len(left)} values on one side and {len(right)} on the other")
-    return left, right
 
 
 def as_numbers(values: ArrayLike) -> Numbers:

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 
 import numpy as np
 
-from road_ray.evaluation.metrics import as_numbers, as_pairs
+from road_ray.evaluation.metrics import as_numbers
 
 _MOST_PAIRS = 100_000
 _LEVEL = 0.05  # of significance
@@ -79,7 +79,7 @@ def compare(left: Sequence[float], right: Sequence[float]) -> Difference:
     """
     from scipy.stats import ttest_rel
 
-    first, second = as_pairs(left, right)
+    first, second = as_numbers(left), as_numbers(right)
     gaps = first - second
     bounds = interval(gaps.tolist()) or (nan, nan)  # of one pair, which is no test
     gap = float(gaps.mean())
