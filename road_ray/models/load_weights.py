@@ -38,7 +38,6 @@ _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model")
 _PREFIX = "base_model.model."  # of the names of the base's weights in an adapter's file
 _KINDS: dict[str, Kind] = {"SEQ_CLS": Classify(()), "TOKEN_CLS": Tag(()), "QUESTION_ANS": Span()}
-_UNUSUAL = 7919  # labels of no model, to find the layer that has as many
 
 
 @contextmanager
@@ -204,13 +203,11 @@ def merge_adapter(adapter: Path) -> Path:
     kind = auto_class(_KINDS[fields["task_type"]])
     _check_floats(adapter / _ADAPTER_WEIGHTS)
     tensors: dict[str, Tensor] = load_file(adapter / _ADAPTER_WEIGHTS)
-    wide = type(config)(**{**config.to_dict(), "num_labels": _UNUSUAL, "id2label": None})
     with torch.device("meta"):
-        named = kind.from_config(wide).named_parameters()
-    output = next(str(name) for name, x in named if x.shape[0] == _UNUSUAL and x.ndim > 1)
-    head = tensors.get(_PREFIX + output)
-    if head is not None and len(head) != config.num_labels:
-        config.num_labels = len(head)
+        named = kind.from_config(config).named_parameters()
+    outputs = [_PREFIX + str(n) for n, x in named if x.ndim > 1 and len(x) == config.num_labels]
+    if heads := [tensors[name] for name in outputs if name in tensors]:
+        config.num_labels = len(heads[-1])
     if own.get("id2label"):
         config.id2label = {int(number): name for number, name in own["id2label"].items()}
     model = _merged(adapter, kind, base, config, tensors)
