@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -17,6 +18,7 @@ from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.readers.conll import conll_rows
 from road_ray.data.readers.squad import flat_rows
 from road_ray.data.readers.tables import (
+    MISFITS,
     TABLES,
     Rows,
     decoded_lines,
@@ -25,6 +27,7 @@ from road_ray.data.readers.tables import (
     parse_json_line,
     suffix_of,
     table_rows,
+    value_of,
 )
 from road_ray.data.task_and_dataset import Columns
 from road_ray.errors import ConfigError, DataError, shorten
@@ -82,7 +85,7 @@ class TrainedInput:
         has all of these, else it is a row by fields. An id may always be in its own column.
         """
         known = {name: column for name, column in self.columns.items() if name not in chosen}
-        if not all(name in row for name in names_in(known)):
+        if not all(_has(row, name) for name in names_in(known)):
             known = {}
         known |= {**({"id": self.id} if self.id in row else {}), **chosen}
         return {n: known.get(n, n) for n in ("id", *self.fields) if n in known or n in row}
@@ -90,7 +93,7 @@ class TrainedInput:
     def named(self, row: Row) -> Row:
         """Return a row by fields of the model, whose columns may be those of the training."""
         columns = self.columns_in(row, {})
-        read = names_in(columns)
+        read = names_read(row, columns)
         others = {name: value for name, value in row.items() if name not in read}
         return others | {name: cell(row, column) for name, column in columns.items()}
 
@@ -160,13 +163,29 @@ def input_rows(source: str, columns: ColumnChoice, trained: TrainedInput) -> Ite
 
 def cell(row: Row, column: str | list[str]) -> object:
     """Return the value of a column, or the list of those of several."""
-    return row[column] if isinstance(column, str) else [row[name] for name in column]
+    if isinstance(column, list):
+        return [value_of(row, name) for name in column]
+    return value_of(row, column)
+
+
+def _has(row: Row, name: str) -> bool:
+    """Return True if a row has a column, or a value in that place within its cell."""
+    with suppress(*MISFITS):
+        return name in row or value_of(row, name) is not None
+    return False
 
 
 def names_in(columns: Mapping[str, Any]) -> list[Any]:
     """Return the names of all columns of fields."""
     listed = (column if isinstance(column, list) else [column] for column in columns.values())
     return [name for names in listed for name in names]
+
+
+def names_read(row: Row, columns: Mapping[str, Any]) -> set[Any]:
+    """Return the names of the cells of a row that fields read, also in part."""
+    names = names_in(columns)
+    parts = (part for name in names if name not in row for part in name.split("+"))
+    return {*names, *(part.partition("[")[0] for part in parts)}
 
 
 def _check_columns(
@@ -179,7 +198,7 @@ def _check_columns(
         lacking = [*trained.fields]
     if lacking:
         wanted += names_in(trained.columns) or lacking
-    if missing := [name for name in wanted if name not in row]:
+    if missing := [name for name in wanted if not _has(row, name)]:
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
         chosen = " ".join(f"--column {name}=NAME" for name in lacking)
         named = chosen or "--column FIELD=NAME and --keep NAME"
@@ -188,14 +207,14 @@ def _check_columns(
 
 def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
     """Return the cells that are copied, by their names in the output."""
-    used = {*names_in(read), *columns.ignore}
+    used = {*names_read(row, read), *columns.ignore}
     copied: dict[str, object] = {}
     for name, column in (columns.keep or {n: n for n in row if n not in used}).items():
         if name in PREDICTION_FIELDS or name.startswith("score_"):
             name = f"input_{name}"
             while name in row or name in copied or name in columns.keep:
                 name = f"input_{name}"
-        copied[name] = row[column]
+        copied[name] = value_of(row, column)
     return copied
 
 

@@ -109,7 +109,7 @@ SAMPLES = (
     Sample("zre", "a.tsv", "r\twhat is XXX?\tit\tit is red\tred\nr\twhat?\tit\tit is red\n"),
     Sample("adv_glue", "a.json", json.dumps({"mnli": [_ADV, _ADV]}), Classify(("0", "1", "2")),
            Columns(("premise", "hypothesis"), "label", "mnli")),
-    *(Sample("choices_within", "a.jsonl", _lines(row), TASKS[DATASETS[name].task].kind,
+    *(Sample("choices", "a.jsonl", _lines(row), TASKS[DATASETS[name].task].kind,
              DATASETS[name].columns) for name, row in _CHOICES.items()),
     Sample("choices", "a.csv", "q,a,b,gold\nwhy,so,no,B\nwhen,now,then,0\n", Choose(2),
            Columns(("q", "a", "b"), "gold")),

@@ -10,16 +10,15 @@ Wang et al. 2021), or any table, whose columns the data set's entry names. Choic
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from operator import getitem
+from functools import cache
 from pathlib import Path
-from string import Formatter
 from typing import Any
 
 from road_ray.data.examples import ChoiceExample, Example, TextExample
 from road_ray.data.readers import squad
 from road_ray.data.readers.conll import conll_rows, tagged_sentences
 from road_ray.data.readers.tables import (
+    MISFITS,
     Row,
     Rows,
     check_text,
@@ -31,6 +30,7 @@ from road_ray.data.readers.tables import (
     read_document,
     refuse_repeated_columns,
     table_rows,
+    value_of,
 )
 from road_ray.data.task_and_dataset import Columns, Dataset, below_zero, label_text, plain_label
 from road_ray.errors import ConfigError, DataError, RoadError, shorten
@@ -40,8 +40,6 @@ from road_ray.system.own_names import named_object
 _NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
 # QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
 _MAX_RAGGED_FRACTION = 1e-3
-# Exceptions of a row that has another shape than its layout.
-_MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 _log = logging.getLogger(__name__)
 
@@ -158,22 +156,15 @@ def adv_glue_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[tupl
         yield f"{path}: {key}[{number}]", numbered
 
 
-def _within(row: Row, name: str) -> Any:
-    """Return the value within a cell, such as ``question[stem]``, or two with a ``+`` between."""
-    values = [Formatter().get_field(part, (), row)[0] for part in name.split("+")]
-    return " ".join(values).strip() if len(values) > 1 else values[0]
-
-
-def choice_questions(
-    rows: Rows, dataset: Dataset, labelled: bool, cell: Callable[[Row, str], Any] = getitem
-) -> Iterator[ChoiceExample]:
-    """Yield the questions of a table, whose columns are the question, then the choices; the label
-    is the number of the right one from 0, or its letter. Raises ``DataError`` for a missing choice,
-    and an answer that is not one of them; unless rows need labels, a number below 0 hides it.
+def choice_questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[ChoiceExample]:
+    """Yield the questions of a table, whose columns, which may lie within cells, are the question,
+    then the choices; the label is the number of the right one from 0, or its letter. Raises
+    ``DataError`` for a missing choice, and an answer that is not one of them; unless rows need
+    labels, a number below 0 hides it.
     """
     columns = dataset.columns
     for number, (where, row) in enumerate(rows):
-        question, *choices = (cell(row, str(name)) for name in columns.text)
+        question, *choices = (value_of(row, str(name)) for name in columns.text)
         answer = row.get(str(columns.label))
         for place, choice in enumerate(choices):
             if not isinstance(choice, str) or not choice.strip():
@@ -225,7 +216,6 @@ LAYOUTS: dict[str, Layout] = {
     "qasrl": Layout(_by_path(squad.qasrl_rows), squad.questions),
     "zre": Layout(_by_path(squad.zre_rows), squad.questions, flat=squad.subject_rows),
     "choices": Layout(_by_path(named_rows), choice_questions),
-    "choices_within": Layout(_by_path(named_rows), partial(choice_questions, cell=_within)),
 }
 
 
@@ -310,7 +300,7 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
 
     try:
         examples = list(layout.examples(noted(), dataset, labelled))
-    except _MISFITS as error:
+    except MISFITS as error:
         where, row = last
         if isinstance(error, KeyError) and row and not layout.form:
             raise DataError(missing_columns(where, [error.args[0]], list(row))) from error

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from string import Formatter
 from typing import IO, Any
 
 from road_ray.data.task_and_dataset import Dataset, Hub
@@ -23,6 +24,8 @@ from road_ray.errors import ConfigError, DataError, ResourceError, nearest, shor
 from road_ray.system.files import UNREADABLE, ReadableFile, open_bytes
 
 _BOM = b"\xef\xbb\xbf"
+# Exceptions of a row that has another shape than its layout.
+MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
 def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[int, str]]:
@@ -391,6 +394,16 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
         + "\n  fix: correct the header of the file; for a data set of your own, set its keys "
         "(data.sets.NAME.text, .label, .id) to columns of the file"
     )
+
+
+def value_of(row: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a column, or that within its cell, such as ``question[stem]``, or two
+    with a ``+`` between.
+    """
+    if name in row:
+        return row[name]
+    values = [Formatter().get_field(part, (), row)[0] for part in name.split("+")]
+    return " ".join(values).strip() if len(values) > 1 else values[0]
 
 
 def check_text(text: object, where: str, column: str | int) -> str:

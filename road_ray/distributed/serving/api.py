@@ -41,7 +41,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
 from road_ray.errors import DataError
-from road_ray.inference.input_rows import Row, TrainedInput, names_in
+from road_ray.inference.input_rows import Row, TrainedInput, names_read
 from road_ray.inference.predictor import Prediction, Predictor
 
 _ROW = ConfigDict(extra="forbid", strict=True)
@@ -72,7 +72,7 @@ def row_type(trained: TrainedInput) -> type[BaseModel]:
             return row
         columns = trained.columns_in(row, {})
         given = [name for name in columns if row.get(name) is not None]
-        if twice := [name for name in given if name not in names_in(columns)]:
+        if twice := [name for name in given if name not in names_read(row, columns)]:
             raise ValueError(f"{twice[0]} is given twice, also by its column of the training")
         named = trained.named(row)
         if "words" in fields and (named.get("text") is None) == (named.get("words") is None):

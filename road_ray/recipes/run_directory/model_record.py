@@ -63,9 +63,8 @@ def _columns(split: Split) -> dict[str, Any]:
             in_table = split.dataset.hub or (name.endswith(TABLES) and not name.endswith(".tsv"))
             return {"words": word_and_tag(split.dataset.columns)[0] if in_table else columns[0]}
         case ChoiceExample():
-            named = split.dataset.layout == "choices" and all(isinstance(c, str) for c in columns)
-            choices = list(columns[1:]) if named else "choices"
-            return {"question": columns[0] if named else "question", "choices": choices}
+            question, *choices = map(str, columns)
+            return {"question": question, "choices": choices}
     fields = ("text", "text_pair")[: len(example.texts)]
     known: tuple[Any, ...] = columns if len(columns) == len(fields) else fields
     pairs = zip(fields, known, strict=True)
@@ -136,13 +135,8 @@ def _put_file(sets: dict[str, Any], names: list[str], file: str, split: str) -> 
         dataset, columns = catalog.dataset(name), catalog.dataset(name).columns
         task, name = catalog.TASKS[dataset.task], f"my_{name}"
         kind = next(known for known, of in KINDS.items() if isinstance(task.kind, of))
-        if kind == "choose":
-            raise ConfigError(
-                f"data.file = {file}: {dataset.name} has a layout of its own\n  fix: name it "
-                f"{dataset.folder}/{dataset.splits['dev']} (either) below a directory: data.root"
-            )
         entry = {"kind": kind, "task": task.name, "metrics": list(dataset.metrics)}
-        if kind in ("classify", "regress"):
+        if kind in ("classify", "regress", "choose"):
             entry |= {"text": list(columns.text), "label": columns.label, "id": columns.id}
             entry["label_map"] = dict(dataset.label_map)
             if isinstance(columns.text[0], int):  # of CoLA: without a header

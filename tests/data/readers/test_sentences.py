@@ -128,7 +128,7 @@ def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
     assert (found.id, found.question, found.choices) == ("q1", "Where?", texts)
     assert (found.answer, found.where) == (1, f"{path}:1")
     unlabelled = replace(dataset("commonsenseqa").columns, label=None)  # as answers of a file take
-    assert read(path, "choices_within", unlabelled) == [found.unlabelled()]
+    assert read(path, "choices", unlabelled) == [found.unlabelled()]
     hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
     hub |= {"choices": {"label": [*"ABCDE"], "text": [*texts]}}
     entry = replace(dataset("commonsenseqa"), columns=dataset("commonsenseqa").hub.columns)

@@ -83,6 +83,10 @@ def test_answers_are_those_of_the_predictor(client, predictor_of, name):
         ({"text": "title", "text_pair": "text"}, {"title": "a", "text": "b"}),
         ({"question": "q", "choices": ["a", "b"]}, {"q": "a", "a": "1", "b": "2"}),
         ({"text": "text"}, {"text": "a"}),  # of its own field
+        (
+            {"question": "question[stem]", "choices": ["a+b", "b"]},
+            {"question": {"stem": "why"}, "a": "1", "b": "2"},
+        ),
     ],
 )
 def test_a_row_may_have_the_columns_of_the_training(columns, given):

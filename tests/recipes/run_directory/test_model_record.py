@@ -5,11 +5,13 @@ import json
 
 import pytest
 
+from road_ray.data.config import SourceConfig
 from road_ray.data.load_split import load_split
 from road_ray.data.model_files import model_record
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.inference.input_rows import ColumnChoice, TrainedInput, input_rows
 from road_ray.recipes.config import EvaluateDataConfig
-from road_ray.recipes.run_directory.model_record import with_trained_data
+from road_ray.recipes.run_directory.model_record import trained_rows, with_trained_data
 
 
 @pytest.mark.parametrize("content", ["", "null", "[]"])
@@ -86,12 +88,36 @@ def test_a_file_takes_the_place_of_a_split_with_the_labels_of_the_training(
         with_trained_data(EvaluateDataConfig(file="nev.csv"), str(model))
 
 
+ASKED = {"stem": "Where?", "choices": [{"label": name, "text": f"a {name}"} for name in "ABCDE"]}
+ASKED = {"id": "q1", "question": ASKED, "answerKey": "B"}
+SWAG = "sent1,sent2,ending0,ending1,ending2,ending3,label\nA man.,He,runs,eats,sits,flies,2\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "copied"),
+    [
+        ("commonsenseqa/train.jsonl", json.dumps(ASKED), {"answerKey": "B"}),
+        ("swag/train.csv", SWAG, {"input_label": "2"}),
+    ],
+)
+def test_a_model_reads_the_published_file_of_its_training(tmp_path, tokenizer, file, rows, copied):
+    data, path, name = SourceConfig(root=str(tmp_path)), tmp_path / file, file.split("/")[0]
+    path.parent.mkdir(parents=True)
+    path.write_text(rows)
+    split = load_split(name, "train", data, tokenizer)
+    trained = TrainedInput.of_record(trained_rows(data, split))
+    [row], [example] = input_rows(str(path), ColumnChoice(), trained), split.examples
+    texts = (row.fields["question"], *row.fields["choices"])
+    assert (row.fields["id"], texts, row.copied) == (example.id, example.texts, copied)
+
+
 @pytest.mark.parametrize(
     ("name", "file", "rows", "text"),
     [
         ("sst2", "new.csv", 'sentence,label\n"fine",1\n', "fine"),
         ("sst2", "new.tsv", 'sentence\tlabel\n"a ""fine"" one"\t1\n', 'a "fine" one'),
         ("cola", "new.tsv.gz", "gj04\t1\t\tfine\n", "fine"),
+        ("commonsenseqa", "new.jsonl", json.dumps(ASKED), "Where?"),
         ("mrpc", "new.csv", "Quality,#1 ID,#2 ID,#1 String,#2 String\n1,4,5,fine,good\n", "fine"),
     ],
 )
