@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from road_ray.data.inspection.data_files import layout_of
 from road_ray.data.readers.conll import conll_rows
+from road_ray.data.readers.layouts import glue_rows
 from road_ray.data.readers.squad import flat_rows
 from road_ray.data.readers.tables import (
     MISFITS,
@@ -49,8 +50,8 @@ _LINES = ".txt"
 class TrainedInput:
     """Columns in which the rows of the training had the fields of the model.
 
-    ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number for
-    the words of a file of columns. ``id`` is the column of identifiers. Empty for a model whose
+    ``columns`` maps a field to its column: a name, a list of names for ``choices``, or a number in
+    a file without a header. ``id`` is the column of identifiers. Empty for a model whose
     ``road_ray.json`` does not say it, which reads the ``usual`` fields.
     """
 
@@ -139,7 +140,7 @@ def input_rows(source: str, columns: ColumnChoice, trained: TrainedInput) -> Ite
         )
     number = -1
     counted: int | None = None  # rows before the first with an id
-    for number, (where, row) in enumerate(file_rows(source, trained)):
+    for number, (where, row) in enumerate(file_rows(source, trained, columns.fields)):
         read = trained.columns_in(row, columns.fields)
         _check_columns(where, row, read, columns, trained)
         values = {name: cell(row, column) for name, column in read.items()}
@@ -218,10 +219,15 @@ def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
     return copied
 
 
-def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[tuple[str, Row]]:
-    """Yield ``file:line`` and the row by columns of a file in any format, or of standard input."""
+def file_rows(
+    source: str, trained: TrainedInput = TrainedInput(), chosen: Collection[str] = ()
+) -> Iterator[tuple[str, Row]]:
+    """Yield ``file:line`` and the row by columns of a file in any format, or of standard input. A
+    file in which columns are ``chosen``, or has a field, has a header.
+    """
+    named = names_in(trained.columns)
     if source == STDIN:
-        names = {str(name) for name in names_in(trained.columns)} or {"text", "label"}
+        names = {name for name in named if isinstance(name, str)} or {"text", "label"}
         lines = decoded_lines(sys.stdin.buffer, "<stdin>")
         return _lines(((f"<stdin>:{number}", line) for number, line in lines), names)
     check_input(source)
@@ -232,6 +238,11 @@ def file_rows(source: str, trained: TrainedInput = TrainedInput()) -> Iterator[t
         words = Columns((number if isinstance(number, int) else 0,))
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
+    if suffix == ".tsv" and not chosen and isinstance(trained.columns.get("text"), int):
+        _, first = next(numbered_lines(path), (1, ""))
+        if max(named) < len(cells := first.split("\t")) and not {*cells} & {*trained.fields}:
+            lines = glue_rows(path, Columns(tuple(named)), False)
+            return ((at, {n if n in named else str(n): row[n] for n in row}) for at, row in lines)
     if suffix in TABLES:
         return _asked(table_rows(path))
     if suffix == _LINES:

@@ -68,7 +68,7 @@ def _columns(split: Split) -> dict[str, Any]:
     fields = ("text", "text_pair")[: len(example.texts)]
     known: tuple[Any, ...] = columns if len(columns) == len(fields) else fields
     pairs = zip(fields, known, strict=True)
-    return {f: c if isinstance(c, str) and "|" not in c else f for f, c in pairs}
+    return {f: f if "|" in str(c) else c for f, c in pairs}
 
 
 def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfig:

@@ -98,16 +98,21 @@ SWAG = "sent1,sent2,ending0,ending1,ending2,ending3,label\nA man.,He,runs,eats,s
     [
         ("commonsenseqa/train.jsonl", json.dumps(ASKED), {"answerKey": "B"}),
         ("swag/train.csv", SWAG, {"input_label": "2"}),
+        ("glue/CoLA/train.tsv", 'gj\t1\t*\ta "b\n', {"0": "gj", "1": "1", "2": "*"}),
     ],
 )
 def test_a_model_reads_the_published_file_of_its_training(tmp_path, tokenizer, file, rows, copied):
-    data, path, name = SourceConfig(root=str(tmp_path)), tmp_path / file, file.split("/")[0]
+    data, path, name = (
+        SourceConfig(root=str(tmp_path)),
+        tmp_path / file,
+        file.split("/")[-2].lower(),
+    )
     path.parent.mkdir(parents=True)
     path.write_text(rows)
     split = load_split(name, "train", data, tokenizer)
     trained = TrainedInput.of_record(trained_rows(data, split))
     [row], [example] = input_rows(str(path), ColumnChoice(), trained), split.examples
-    texts = (row.fields["question"], *row.fields["choices"])
+    texts = (row.fields.get("text") or row.fields["question"], *row.fields.get("choices", ()))
     assert (row.fields["id"], texts, row.copied) == (example.id, example.texts, copied)
 
 
