@@ -56,28 +56,29 @@ def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> P
     near = next(iter(nearest_keys(format_key(key), keys)), None)
     meaning = (at(kind, tuple(near.split("."))) or {}).get("description") if near else None
     known += f"\n    meaning: {near}: {meaning}" if meaning else ""
-    remedy = f"did you mean {near!r}?" if near else ""
+    unlike = f"remove {format_key(key)!r}, or use a name from above; the changelog has removed ones"
+    remedy = f"did you mean {near!r}?" if near else unlike
     if not parent and "overrides" in names:  # a file of a sweep
-        remedy += f" a key of the verb belongs under 'overrides': {{{format_key(key)}: ...}}"
-    remedy = remedy.strip() or f"remove {format_key(key)!r}, or use a name from above"
+        remedy += f" (a key of the verb belongs under 'overrides': {{{format_key(key)}: ...}})"
     return Problem(where, f"{head}\n    {known}", remedy)
 
 
 def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
     """Return the keys that were probably meant, the likeliest first: those whose last name is that
-    of ``key``, the one for it here of a setting of other libraries, or most like it; similar keys;
-    a similar section.
+    of ``key``, the one for it here of a setting of other libraries, or most like it; similar keys
+    whose last name is similar too; a section that is similar to that of ``key``.
     """
     keys = [k for k in dict.fromkeys(known) if k != key]
-    last = key.rpartition(".")[2]
-    last = _NAMES_ELSEWHERE.get(nearest(last, _NAMES_ELSEWHERE, 0.9) or last, last)
+    first, given = key.partition(".")[0], key.rpartition(".")[2]
+    last = _NAMES_ELSEWHERE.get(nearest(given, _NAMES_ELSEWHERE, 0.9) or given, given)
     last = nearest(last, [k.rpartition(".")[2] for k in keys], 0.75) or last
     found = [k for k in keys if k.rpartition(".")[2] == last]
     if "." in key:  # the one in a similar section first
         found.sort(key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())
-    found += difflib.get_close_matches(key, keys, 3, 0.75)
-    section = nearest(key.partition(".")[0], [k for k in keys if "." not in k])
-    return list(dict.fromkeys([*found, *([section] if section else [])]))
+    similar = difflib.get_close_matches(key, keys, 3, 0.75)
+    found += [k for k in similar if nearest(given, [k.rpartition(".")[2]])]
+    section = nearest(first, [k for k in keys if "." not in k])
+    return list(dict.fromkeys([*found, *([section] if section not in (None, first) else [])]))
 
 
 def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:

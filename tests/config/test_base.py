@@ -184,6 +184,11 @@ def test_the_nearest_key_is_suggested_with_its_whole_name(key: str, meant: str) 
     assert f"fix: did you mean {meant!r}?" in _mistakes(overrides={key: 1})
 
 
+@pytest.mark.parametrize("key", ["optimizer.zzz", "optimizer.epsilon"])
+def test_no_key_is_suggested_where_none_is_near(key: str) -> None:
+    assert f"fix: remove {key!r}, or use a name from above; the ch" in _mistakes(overrides={key: 1})
+
+
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
