@@ -11,6 +11,7 @@ Of the tokenizer's files fields of a list, numbers and booleans are allowed, and
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +107,26 @@ def head_directory(model: str | Path, head: str | None) -> Path:
     )
 
 
+_TYPES: dict[str, Any] = {"columns": dict, "data": dict, "datasets": list, "head_datasets": list}
+_TYPES |= {"task": str, "id_column": str, "max_length_tokens": int, "stride_tokens": int}
+
+
 def model_record(directory: Path) -> dict[str, Any]:
     """Return the record of a model; models of other programs have an empty one."""
     path = directory / MODEL_RECORD
-    return read_json(path, fix=_REMEDY) if path.is_file() else {}
+    record = read_json(path, fix=_REMEDY) if path.is_file() else {}
+    check_types(path, record)
+    return record
+
+
+def check_types(path: Path, record: Mapping[str, Any]) -> None:
+    """Raise ``CheckpointError`` for an entry of a record that has been edited to another type."""
+    for name, kind in _TYPES.items():
+        if not isinstance(value := record.get(name), kind | None):
+            raise CheckpointError(
+                f"{path}: {name} is {shorten(repr(value))}\n"
+                f"  allowed: null or a value of type {kind.__name__}\n  fix: {_REMEDY}"
+            )
 
 
 def model_hashes(directory: Path) -> dict[str, str]:

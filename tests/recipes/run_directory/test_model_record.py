@@ -14,7 +14,7 @@ from road_ray.recipes.config import EvaluateDataConfig
 from road_ray.recipes.run_directory.model_record import trained_rows, with_trained_data
 
 
-@pytest.mark.parametrize("content", ["", "null", "[]"])
+@pytest.mark.parametrize("content", ["", "null", "[]", '{"columns": 3}'])
 def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
     (tmp_path / "road_ray.json").write_text(content)
     with pytest.raises(CheckpointError) as refused:
@@ -52,6 +52,9 @@ def test_a_run_its_model_and_a_copy_of_it_know_their_data(recorded, tmp_path):
     given = EvaluateDataConfig(datasets=("sst2",), stride_tokens=64)
     data = with_trained_data(given, str(model))
     assert (data.datasets, data.stride_tokens) == (("sst2",), 64)
+    (model.parent / "config.resolved.yaml").write_text("data: 3")
+    with pytest.raises(CheckpointError, match="yaml: data is 3"):
+        with_trained_data(EvaluateDataConfig(), str(model))
     copy = model.rename(tmp_path / "copy")
     with pytest.raises(ConfigError, match="records its columns and labels, but no files"):
         with_trained_data(EvaluateDataConfig(), str(copy))
