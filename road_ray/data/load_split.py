@@ -28,6 +28,7 @@ from road_ray.data.readers.conll import UNTYPED
 from road_ray.data.readers.custom_dataset import TOO_FEW_LABELS, CustomDataset
 from road_ray.data.readers.layouts import READER, found_paths, read_split
 from road_ray.data.task_and_dataset import (
+    KINDS,
     SPECIAL_HEADS,
     Classify,
     Dataset,
@@ -180,12 +181,18 @@ def _check_fit(name: str, custom: CustomDataset, task: Task, other: str) -> None
     elif fits:
         fits = task.name in catalog.TASKS or own.kind == task.kind
     if not fits:
-        heads = [f"{of.kind}{f', head {of.head}' if of.head else ''}" for of in (own, task)]
         raise ConfigError(
-            f"data.sets.{name}: {heads[0]}, {other} has {heads[1]}\n"
+            f"data.sets.{name} has {_described(own)}\n  {other} has {_described(task)}\n"
             "  allowed: the same kind, head, range and labels, in any order; label_map maps values "
             "of the file to them"
         )
+
+
+def _described(task: Task) -> str:
+    """Return kind, labels or range, and head of a task by the names of their keys."""
+    kind = next(name for name, known in KINDS.items() if isinstance(task.kind, known))
+    keys = {"kind": kind, **vars(task.kind), "head": task.head}
+    return ", ".join(f"{key}: {value}" for key, value in keys.items() if value is not None)
 
 
 def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigError:
