@@ -9,6 +9,7 @@ batch.
 
 import asyncio
 import hmac
+import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -40,10 +41,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from road_ray.distributed.serving.config import ServingConfig, digest_of, is_loopback
-from road_ray.errors import DataError
+from road_ray.errors import DataError, RoadError, first_line
 from road_ray.inference.input_rows import Row, TrainedInput, names_read
 from road_ray.inference.predictor import Prediction, Predictor
 
+_log = logging.getLogger(__name__)
 _ROW = ConfigDict(extra="forbid", strict=True)
 _FIELDS: dict[str, tuple[Any, str]] = {
     "id": (str | int, "Name of the row in the answer; by default its number in the request."),
@@ -90,7 +92,7 @@ _BEARER = HTTPBearer(auto_error=False, description="The token that the server wa
 
 
 class Refusal(HTTPException):
-    """A request that is answered with a status of 400 to 499 and the reason: the mistake, its row
+    """A request that is answered with a status from 400 and the reason: the mistake, its row
     and field, header or byte, the value found there and what is allowed.
     """
 
@@ -282,7 +284,7 @@ def build_api(
         description="Predictions of a model. Times, rows and limits: docs/guides/serving.md.",
         redoc_url=None,
         exception_handlers=dict.fromkeys(
-            (PlainHTTPException, ClientDisconnect, DataError), _as_json
+            (PlainHTTPException, ClientDisconnect, RoadError), _as_json
         ),
     )
     if digest is None:
@@ -348,12 +350,16 @@ def only_from_here(app: ASGIApp, host: str) -> ASGIApp:
 
 
 async def _as_json(request: Request, error: Any) -> Response:
-    """Answer a refusal, another error of HTTP, a faulty row, or a client that has gone."""
+    """Answer a refusal, another error of HTTP, a faulty row, another error of ours with status 500,
+    or a client that has gone.
+    """
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)  # nobody reads it; the log has no traceback
-    if isinstance(error, DataError):
-        text = str(error).splitlines()[0]
-        error = Refusal(422, text, text.partition(":")[0])
+    if isinstance(error, RoadError):
+        status, text = 422 if isinstance(error, DataError) else 500, first_line(error)
+        if status == 500:
+            _log.error("%s %s: %s", request.method, request.url.path, error)
+        error = Refusal(status, text, text.partition(":")[0])
     reason = error.detail
     if not isinstance(error, Refusal):  # of FastAPI, or of Starlette, whose class it extends
         reason = Refusal(error.status_code, reason, f"{request.method} {request.url.path}").detail

@@ -106,6 +106,17 @@ def test_a_row_may_have_the_columns_of_the_training(columns, given):
             row.model_validate(given | {"number": 7, field: "b"})
 
 
+@pytest.mark.parametrize(("kind", "status"), [(DataError, 422), (ConfigError, 500)])
+def test_an_error_of_the_model_is_answered_with_its_reason(client, monkeypatch, kind, status):
+    def fail(*rows):
+        raise kind("row: no good\n  fix: none")
+
+    monkeypatch.setattr(Predictor, "predict_rows", fail)
+    answer = client().post("/predict", json={"text": "a"})
+    reason = {"error": "row: no good", "where": "row", "value": None, "allowed": None}
+    assert (answer.status_code, answer.json()) == (status, reason)
+
+
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
     http = client("tag")
     words = http.post("/predict", json={"words": ["Nobody", "in", "York"]})
