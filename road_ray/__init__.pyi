@@ -908,9 +908,8 @@ class _EvaluateData(TypedDict, total=False):
     file: str | Path | None
     """Labelled file with the columns of the data set that the model was trained on, which is
     evaluated in its place: `road evaluate RUN FILE`. None: the split of the data set."""
-    split: str | Path
-    """Split to evaluate on: `dev`, `test` or `train`. Without labels, predictions are written
-    and metrics are not."""
+    split: Literal["dev", "test", "train"]
+    """Split to evaluate on. Without labels, predictions are written and metrics are not."""
 
 class _Stages(TypedDict, total=False):
     verb: Literal["pretrain", "multitask"]

@@ -5,7 +5,7 @@ import os
 import shutil
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -47,7 +47,7 @@ def data_peek(
     tokenizer: Annotated[
         str, typer.Option(help="vocab.txt or model directory; shows rows of tokens")
     ] = "",
-    split: Annotated[str, typer.Option(help="train, dev or test")] = "train",
+    split: Annotated[Literal["train", "dev", "test"], typer.Option()] = "train",
     rows: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
     """Show examples of data sets, rows of tokens as the model sees them, or masks of pre-training.

@@ -241,8 +241,8 @@ def file_rows(
     if suffix == ".tsv" and not chosen and isinstance(trained.columns.get("text"), int):
         _, first = next(numbered_lines(path), (1, ""))
         if max(named) < len(cells := first.split("\t")) and not {*cells} & {*trained.fields}:
-            lines = glue_rows(path, Columns(tuple(named)), False)
-            return ((at, {n if n in named else str(n): row[n] for n in row}) for at, row in lines)
+            found = glue_rows(path, Columns(tuple(named)), False)
+            return ((at, {n if n in named else str(n): row[n] for n in row}) for at, row in found)
     if suffix in TABLES:
         return _asked(table_rows(path))
     if suffix == _LINES:

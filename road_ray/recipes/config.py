@@ -131,9 +131,8 @@ class EvaluateDataConfig(SourceConfig):
     file: str | None = None
     """Labelled file with the columns of the data set that the model was trained on, which is
     evaluated in its place: ``road evaluate RUN FILE``. None: the split of the data set."""
-    split: str = "dev"
-    """Split to evaluate on: ``dev``, ``test`` or ``train``. Without labels, predictions are written
-    and metrics are not."""
+    split: Literal["dev", "test", "train"] = "dev"
+    """Split to evaluate on. Without labels, predictions are written and metrics are not."""
 
 
 class EvaluateConfig(RunConfig):

@@ -162,6 +162,7 @@ def test_a_warning_is_shown_once():
         (("evaluate", "init=x", "data.datasets=zzz"), "define it under data.sets, or choose"),
         (("finetune", "data.root=x", "no.yaml"), "override 'no.yaml'  has no '='"),
         (("finetune", "--preset", "electra_small"), "road pretrain --preset electra_small"),
+        (("evaluate", "data.split=validation"), 'allowed: "dev" or "test"'),
         (("finetune", "learning_rate=1"), "did you mean 'optimizer.peak_lr'"),
         (("explain", "learning_rate"), "fix: road explain optimizer.peak_lr"),
         (("explain", "zzzqq"), "no such configuration key"),

@@ -47,6 +47,7 @@ def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(road, world, tmp_p
         (("tokenizer", "nowhere", "out"), 3, "nowhere: no such file"),
         (("tokenizer", "nowhere", "out", "--vocab-size", 2), 2, "--vocab-size"),
         (("peek", "sst2", "--tokenizer", "."), 3, "holds no tokenizer"),
+        (("peek", "sst2", "--split", "validation"), 2, "--split"),
         (("peek", "sst3"), 2, "did you mean 'sst2'?"),
         (("peek", "sst2", "data.rot=x"), 2, "did you mean 'data.root'?"),
         (("peek", "own.yaml"), 2, "own.yaml  no such file"),
