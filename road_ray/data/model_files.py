@@ -52,8 +52,8 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
             f"{name}: no such directory, and no model of the hub that can be reached\n"
             f"  seen: {shorten(' '.join(str(error).split()), 200)}\n"
             f"  allowed: a directory with {wanted}, a run directory, or "
-            "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub "
-            "(with HF_HUB_OFFLINE=1 it is not asked)"
+            "ORGANISATION/NAME of the hub; no address such as file:///model\n  fix: check the path, "
+            "or the connection to the hub (with HF_HUB_OFFLINE=1 it is not asked)"
         ) from error
 
 

@@ -68,8 +68,8 @@ def test_a_file_that_is_no_vocabulary_is_refused(tmp_path, content):
 def test_a_directory_without_a_tokenizer_and_a_name_that_is_nothing_are_refused(tmp_path):
     with pytest.raises(DataError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
-    with pytest.raises(CheckpointError, match="no such directory, and no model of the hub"):
-        load_tokenizer(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"no model of the hub(.|\n)*no address such as f"):
+        load_tokenizer(f"file://{tmp_path}")
     with pytest.raises(CheckpointError, match="no such vocabulary file"):
         load_tokenizer(tmp_path / "vocab.txt")
 
