@@ -11,7 +11,6 @@ Of the tokenizer's files fields of a list, numbers and booleans are allowed, and
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 MODEL_RECORD = "road_ray.json"
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
+_TYPES: dict[str, Any] = {"columns": dict, "data": dict, "files": dict, "datasets": list}
+_TYPES |= {"head_datasets": list, "task": str, "id_column": str, "max_length_tokens": int}
 _EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: not recorded
 _RECORDED = (".json", ".safetensors", ".txt", ".model", ".onnx", ".onnx.data")
 _TEXTS = ("*.json", "*.txt", "*.model")
@@ -52,7 +53,7 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
             f"{name}: no such directory, and no model of the hub that can be reached\n"
             f"  seen: {shorten(' '.join(str(error).split()), 200)}\n"
             f"  allowed: a directory with {wanted}, a run directory, or "
-            "ORGANISATION/NAME of the hub; no address such as file:///model\n  fix: check the path, "
+            "ORGANISATION/NAME of the hub; no address such as file:///model\n  fix: check the path "
             "or the connection to the hub (with HF_HUB_OFFLINE=1 it is not asked)"
         ) from error
 
@@ -107,26 +108,21 @@ def head_directory(model: str | Path, head: str | None) -> Path:
     )
 
 
-_TYPES: dict[str, Any] = {"columns": dict, "data": dict, "datasets": list, "head_datasets": list}
-_TYPES |= {"task": str, "id_column": str, "max_length_tokens": int, "stride_tokens": int}
-
-
 def model_record(directory: Path) -> dict[str, Any]:
     """Return the record of a model; models of other programs have an empty one."""
     path = directory / MODEL_RECORD
-    record = read_json(path, fix=_REMEDY) if path.is_file() else {}
-    check_types(path, record)
-    return record
+    return typed(path, read_json(path, fix=_REMEDY)) if path.is_file() else {}
 
 
-def check_types(path: Path, record: Mapping[str, Any]) -> None:
-    """Raise ``CheckpointError`` for an entry of a record that has been edited to another type."""
+def typed(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record. Raises ``CheckpointError`` for an entry that was edited to another type."""
     for name, kind in _TYPES.items():
         if not isinstance(value := record.get(name), kind | None):
             raise CheckpointError(
                 f"{path}: {name} is {shorten(repr(value))}\n"
                 f"  allowed: null or a value of type {kind.__name__}\n  fix: {_REMEDY}"
             )
+    return record
 
 
 def model_hashes(directory: Path) -> dict[str, str]:
@@ -150,12 +146,7 @@ def check_hashes(directory: Path, *, weights: bool) -> None:
     record = next((p / MODEL_RECORD for p in places if (p / MODEL_RECORD).is_file()), None)
     if record is None:
         return
-    files = read_json(record).get("files", {})
-    if not isinstance(files, dict):
-        raise CheckpointError(
-            f"{record}: files is {shorten(repr(files))}\n  allowed: a sha256 by file name"
-        )
-    for name, digest in files.items():
+    for name, digest in (typed(record, read_json(record)).get("files") or {}).items():
         path = record.parent / name
         if path.parent != directory or (path.suffix == ".safetensors") != weights:
             continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -86,7 +85,9 @@ class TrainedInput:
         has all of these, else it is a row by fields. An id may always be in its own column.
         """
         known = {name: column for name, column in self.columns.items() if name not in chosen}
-        if not all(_has(row, name) for name in names_in(known)):
+        try:
+            cell(row, names_in(known))
+        except MISFITS:
             known = {}
         known |= {**({"id": self.id} if self.id in row else {}), **chosen}
         return {n: known.get(n, n) for n in ("id", *self.fields) if n in known or n in row}
@@ -169,13 +170,6 @@ def cell(row: Row, column: str | list[str]) -> object:
     return value_of(row, column)
 
 
-def _has(row: Row, name: str) -> bool:
-    """Return True if a row has a column, or a value in that place within its cell."""
-    with suppress(*MISFITS):
-        return name in row or value_of(row, name) is not None
-    return False
-
-
 def names_in(columns: Mapping[str, Any]) -> list[Any]:
     """Return the names of all columns of fields."""
     listed = (column if isinstance(column, list) else [column] for column in columns.values())
@@ -199,7 +193,7 @@ def _check_columns(
         lacking = [*trained.fields]
     if lacking:
         wanted += names_in(trained.columns) or lacking
-    if missing := [name for name in wanted if not _has(row, name)]:
+    if missing := [name for name in wanted if name not in row]:
         first_line = missing_columns(where, missing, [*row]).split("\n")[0]
         chosen = " ".join(f"--column {name}=NAME" for name in lacking)
         named = chosen or "--column FIELD=NAME and --keep NAME"
@@ -215,15 +209,15 @@ def _copied(row: Row, read: Mapping[str, Any], columns: ColumnChoice) -> Row:
             name = f"input_{name}"
             while name in row or name in copied or name in columns.keep:
                 name = f"input_{name}"
-        copied[name] = value_of(row, column)
+        copied[name] = row[column]
     return copied
 
 
 def file_rows(
     source: str, trained: TrainedInput = TrainedInput(), chosen: Collection[str] = ()
 ) -> Iterator[tuple[str, Row]]:
-    """Yield ``file:line`` and the row by columns of a file in any format, or of standard input. A
-    file in which columns are ``chosen``, or has a field, has a header.
+    """Yield ``file:line`` and the row by columns of a file in any format, or of standard input;
+    ``chosen`` columns are those of a header.
     """
     named = names_in(trained.columns)
     if source == STDIN:

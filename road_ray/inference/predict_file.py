@@ -70,7 +70,7 @@ def predict_file(
         rows = input_rows(source, columns, predictor.trained)
         total = None
         if source != STDIN:
-            total = sum(1 for _ in file_rows(source, predictor.trained))
+            total = sum(1 for _ in file_rows(source, predictor.trained, columns.fields))
             console.part("predictions", file.count, total)
         for predictions in predicted(predictor, islice(rows, file.count, None), predict):
             file.append(predictions)

@@ -397,9 +397,7 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
 
 
 def value_of(row: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a column, or that within its cell, such as ``question[stem]``, or two
-    with a ``+`` between.
-    """
+    """Return the value of a column, within its cell (``question[stem]``), or of two (``a+b``)."""
     if name in row:
         return row[name]
     values = [Formatter().get_field(part, (), row)[0] for part in name.split("+")]

@@ -350,9 +350,7 @@ def only_from_here(app: ASGIApp, host: str) -> ASGIApp:
 
 
 async def _as_json(request: Request, error: Any) -> Response:
-    """Answer a refusal, another error of HTTP, a faulty row, another error of ours with status 500,
-    or a client that has gone.
-    """
+    """Answer a refusal, another error of HTTP or one of ours, or a client that has gone."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)  # nobody reads it; the log has no traceback
     if isinstance(error, RoadError):

@@ -10,7 +10,7 @@ from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.examples import ChoiceExample, SpanExample, TagExample
 from road_ray.data.load_split import Split
-from road_ray.data.model_files import MODEL_RECORD, check_types, model_hashes, model_record
+from road_ray.data.model_files import MODEL_RECORD, model_hashes, model_record, typed
 from road_ray.data.readers.conll import word_and_tag
 from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
 from road_ray.data.task_and_dataset import KINDS
@@ -110,9 +110,8 @@ def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:
     place = Path(model).expanduser()
     for directory in [place, place.parent] if place.name == "hf" else [place]:
         if (directory / RECORD).is_file() and (directory / "hf").is_dir():
-            values = read_yaml(directory / RECORD).values
-            check_types(directory / RECORD, values)
-            data: dict[str, Any] = values.get("data") or {}
+            record = typed(directory / RECORD, dict(read_yaml(directory / RECORD).values))
+            data: dict[str, Any] = record.get("data") or {}
             name = data.get("dataset")
             return data, [name] if name else list(data.get("datasets") or ())
     for directory in (place / "hf", place):

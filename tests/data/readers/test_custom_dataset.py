@@ -211,11 +211,7 @@ TAGS = {"kind": "tag", "task": "x", "train": "x.conll"}
     [
         ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "'a', 'c'.*\n.*\n.*the same kind, head"),
         ({"labels": ["a", "b"]}, {"train": None}, "other: a data set without files"),
-        (
-            {"labels": ["a", "b"]},
-            {"kind": "regress"},
-            "kind: regress, low.*\n.*sets.one of the same",
-        ),
+        ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind: regress.*\n.*sets.one of the same"),
         ({"kind": "regress"}, {"kind": "regress", "high": 5.0}, "high: 5.0\n.*high: 1.0"),
         ({"labels": ["a", "b"]}, {"label_map": {"0": "c"}}, r"'c'.*\n.*data.sets.one .*'a', 'b'"),
         (
@@ -224,11 +220,7 @@ TAGS = {"kind": "tag", "task": "x", "train": "x.conll"}
             "B-Per.*\n.*data.sets.one .*B-PER",
         ),
         ({"labels": ["a", "b"]}, {"task": "sentimnt"}, "did you mean 'sentiment'"),
-        (
-            {"labels": ["a", "b"]},
-            {"task": "mrc"},
-            "kind: classify, labels: .*\n  task mrc has kind: span\n",
-        ),
+        ({"labels": ["a", "b"]}, {"task": "mrc"}, "classify, labels: .*\n.*mrc has kind: span\n"),
         ({"labels": ["a", "b"]}, {"metrics": ["f1_of_A"]}, "data.sets.other: .*no metric f1_of_A"),
         ({"labels": ["a", "b"]}, {"task": "nli", "metrics": ["f1"]}, "classify has no metric f1"),
     ],
