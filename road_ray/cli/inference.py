@@ -308,16 +308,9 @@ def label(
 
     for file in (source, str(prompt)):
         check_input(file)
-    settings = LabelSettings(
-        url,
-        tuple(name.strip() for name in labels.split(",")),
-        prompt.read_text(encoding="utf-8"),
-        model=model,
-        votes=votes,
-        concurrency=concurrency,
-        timeout_seconds=timeout,
-        key_variable=key_variable,
-    )
+    names = tuple(name.strip() for name in labels.split(","))
+    options = (model, votes, concurrency, timeout, key_variable)
+    settings = LabelSettings(url, names, prompt.read_text(encoding="utf-8"), *options)
     counts = label_rows(source, output, settings)
     cost = (price[0] * counts.prompt_tokens + price[1] * counts.answer_tokens) / 1e6
     told = f"{counts}; cost {cost:.2f}" if any(price) else str(counts)

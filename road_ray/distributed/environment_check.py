@@ -50,9 +50,8 @@ def revision() -> str:
     """Return the git revision of the source tree of this code, or "unknown"."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
-        return subprocess.check_output(
-            command, stderr=subprocess.PIPE, text=True, timeout=5
-        ).strip()
+        found = subprocess.check_output(command, stderr=subprocess.PIPE, text=True, timeout=5)
+        return found.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
 

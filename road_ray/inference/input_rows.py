@@ -228,8 +228,7 @@ def file_rows(
     path = Path(source).expanduser()
     suffix = suffix_of(path)
     if "words" in trained.fields and layout_of(path) == "conll":
-        number = trained.columns.get("words", 0)
-        words = Columns((number if isinstance(number, int) else 0,))
+        words = Columns((named[0] if named and isinstance(named[0], int) else 0,))
         rows = conll_rows(path, words, False)
         return ((where, {"words": row["tokens"]}) for where, row in rows)
     if suffix == ".tsv" and not chosen and isinstance(trained.columns.get("text"), int):

@@ -52,7 +52,7 @@ from road_ray.evaluation.metrics import (
     word_logits,
 )
 from road_ray.evaluation.spans import best_spans
-from road_ray.inference.input_rows import Row, TrainedInput
+from road_ray.inference.input_rows import Row, TrainedInput, names_in
 
 Prediction: TypeAlias = dict[str, Any]
 Floats: TypeAlias = NDArray[np.float32]
@@ -294,10 +294,10 @@ class Predictor:
 
     def _text(self, row: Row, field: str, where: str) -> str:
         if field not in row:
-            columns = [name for name in self.trained.columns.values() if isinstance(name, str)]
+            allowed = dict.fromkeys((*self.trained.fields, *names_in(self.trained.columns)))
             raise DataError(
                 f"{where}: no field {field!r}; found: {', '.join(map(str, row)) or 'none'}\n"
-                f"  allowed: {', '.join(dict.fromkeys((*self.trained.fields, *columns)))}"
+                f"  allowed: {', '.join(map(str, allowed))}"
             )
         return check_text(row[field], where, field)
 

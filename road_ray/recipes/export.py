@@ -233,9 +233,5 @@ def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
         mask[-1, ..., tokens // 2 :] = 0
         ids[-1, ..., tokens // 2 :] = pad_id_of(predictor.tokenizer)
         segments *= mask
-    return {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "token_type_ids": segments,
-        "task": predictor.task.name,
-    }
+    task = predictor.task.name
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments, "task": task}

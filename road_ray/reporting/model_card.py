@@ -124,11 +124,7 @@ def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]
     hub = [place.path for place in known if place is not None]
     fields: dict[str, Any] = {
         "library_name": "transformers",
-        "tags": [
-            "road_ray",
-            *([printable(family)] if family else []),
-            *([printable(str(model["task"]))] if model.get("task") else []),
-        ],
+        "tags": ["road_ray", *(printable(str(x)) for x in (family, model.get("task")) if x)],
         "pipeline_tag": pipeline,
         "datasets": list(dict.fromkeys(hub)) or None,
         "metrics": sorted({result.metric_type for result in results}) or None,

@@ -84,9 +84,8 @@ def notes(metrics: Mapping[str, object]) -> list[str]:
             what = "one tag for every word" if f"eval/{dataset}/entity_f1" in metrics else what
             found.append(f"{dataset}: the model predicts {what}")
         if last == "truncated_rows" and isinstance(value, int | float) and value:
-            dataset, what = dataset.removeprefix("data/"), "rows"
-            if name.startswith("data/"):
-                what = "training rows"
+            what = "training rows" if name.startswith("data/") else "rows"
+            dataset = dataset.removeprefix("data/")
             share = metrics.get(f"{name.rpartition('/')[0]}/truncated_tokens_percent")
             lost = f", {share:.1f}% of all tokens" if isinstance(share, float) else ""
             found.append(

@@ -175,10 +175,7 @@ def test_a_fault_that_lasts_is_one_clear_error(label, server, fault, monkeypatch
 
 
 def test_answers_without_a_label_are_counted_and_empty(label, server):
-    def answer(text, body, count):
-        return completion(text, body, count) if "good" in text else UNLABELLED
-
-    server.answer = answer
+    server.answer = lambda text, *of: completion(text, *of) if "good" in text else UNLABELLED
     figures, rows = label(TEXTS)
     unlabelled = [row for row in rows if row["probability_positive"] is None]
     assert [row["text"] for row in unlabelled] == [text for text in TEXTS if "bad" in text]

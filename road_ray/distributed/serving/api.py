@@ -265,6 +265,7 @@ class RowQueue:
 
 
 _JSON = "application/json"
+_ANSWERED = (PlainHTTPException, ClientDisconnect, RoadError)
 
 
 def build_api(
@@ -283,9 +284,7 @@ def build_api(
         title=f"road_ray: {predictor.task.name}",
         description="Predictions of a model. Times, rows and limits: docs/guides/serving.md.",
         redoc_url=None,
-        exception_handlers=dict.fromkeys(
-            (PlainHTTPException, ClientDisconnect, RoadError), _as_json
-        ),
+        exception_handlers=dict.fromkeys(_ANSWERED, _as_json),
     )
     if digest is None:
         app.add_middleware(only_from_here, host=host)

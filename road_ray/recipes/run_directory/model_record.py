@@ -65,10 +65,8 @@ def _columns(split: Split) -> dict[str, Any]:
         case ChoiceExample():
             question, *choices = map(str, columns)
             return {"question": question, "choices": choices}
-    fields = ("text", "text_pair")[: len(example.texts)]
-    known: tuple[Any, ...] = columns if len(columns) == len(fields) else fields
-    pairs = zip(fields, known, strict=True)
-    return {f: f if "|" in str(c) else c for f, c in pairs}
+    pairs = zip(("text", "text_pair"), columns, strict=False)
+    return {field: field if "|" in str(name) else name for field, name in pairs}
 
 
 def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfig:

@@ -65,9 +65,8 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
         )
-        further = ""
-        if (run_dir / "hf").is_dir():
-            further = f" (with init={run_dir} it trains the model of this run further)"
+        trained = (run_dir / "hf").is_dir()
+        further = f" (with init={run_dir} it trains that model further)" if trained else ""
         raise ConfigError(
             f"run_dir = {run_dir} holds a run of another configuration, by its {record}:{lines}\n"
             f"  fix: name another run_dir{further}, or repeat the command that began this one\n"

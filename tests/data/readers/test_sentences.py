@@ -142,9 +142,8 @@ def test_swag_as_published(tmp_path):
         'label\n0,v,3,x,"A man, old.",He,gold,runs.,eats.,"sits, and waits.",flies.,2\n'
     )
     (found,) = read_as("swag", path)
-    assert found.question == "A man, old."
-    assert found.choices == ("He runs.", "He eats.", "He sits, and waits.", "He flies.")
-    assert found.answer == 2
+    texts = ("A man, old.", "He runs.", "He eats.", "He sits, and waits.", "He flies.")
+    assert (found.texts, found.answer) == (texts, 2)
 
 
 def test_hellaswag_as_published(tmp_path):

@@ -211,16 +211,9 @@ def test_a_prediction_that_takes_too_long_is_given_up(client, monkeypatch):
 
 def test_only_requests_with_the_token_are_predicted(client, caplog):
     http, row = client(token=TOKEN), {"text": "a film"}
-    answers = [
-        http.post("/predict", json=row, headers=headers)
-        for headers in (
-            {},
-            {"Authorization": "Bearer wrong"},
-            {"Authorization": f"Basic {TOKEN}"},
-            {"Authorization": f"Bearer {TOKEN} "[:-2]},
-            {"Authorization": f"bearer {TOKEN}"},
-        )
-    ]
+    given = ("Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN} "[:-2], f"bearer {TOKEN}")
+    headers = [{}, *({"Authorization": words} for words in given)]
+    answers = [http.post("/predict", json=row, headers=shown) for shown in headers]
     assert [answer.status_code for answer in answers] == [401, 401, 401, 401, 200]
     assert [answer.json()["error"] for answer in answers[:4]] == [
         "missing token", "wrong token", "missing token", "wrong token",
