@@ -181,9 +181,8 @@ def errors(
     from road_ray.system.files import check_new
 
     output = check_new(output)
-    rows = label_errors(
-        teachers / "teachers.json" if teachers.is_dir() else teachers, relabel=relabel
-    )
+    teachers = teachers / "teachers.json" if teachers.is_dir() else teachers
+    rows = label_errors(teachers, relabel=relabel)
     with output.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()

@@ -264,9 +264,8 @@ def push(
         if others:
             typer.echo(f"not sent: {', '.join(others)}")
     url = None if dry_run else upload.push(model, files, repository, public=public)
-    following = ["road", "predict", repository, "FILE"]
-    if not url:
-        following = ["road", "push", model, repository, *(["--public"] if public else [])]
+    again = ["road", "push", model, repository, *(["--public"] if public else [])]
+    following = ["road", "predict", repository, "FILE"] if url else again
     kind = "public" if public else "private"
     tell(
         {"repository": repository, "url": url, "files": sizes, "left_out": others},

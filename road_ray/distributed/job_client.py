@@ -359,10 +359,8 @@ def completed(words: Sequence[str], profile: Profile) -> tuple[list[str], str]:
     files = [Path(word) for word in done if word.endswith((".yaml", ".yml"))]
     given = [f"{name}=" for file in files if file.is_file() for name in read_yaml(file).values]
     if done[0] in _WITH_WORKERS and not any(word.startswith(_HOW) for word in [*done, *given]):
-        for flag, value in (
-            ("--workers", profile.workers),
-            ("--gpus-per-worker", profile.gpus_per_worker),
-        ):
+        flags = {"--workers": profile.workers, "--gpus-per-worker": profile.gpus_per_worker}
+        for flag, value in flags.items():
             done += [] if value is None else [flag, f"{value:g}"]
     return done, str(run)
 

@@ -100,9 +100,8 @@ def measured_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for form, size in facts["bytes"].items():
         difference = facts["largest_logit_difference"].get(form)
-        row: dict[str, Any] = {"form": _FORMS[form], "MB": f"{size / 1e6:.1f}"}
-        row["logit difference"] = "" if difference is None else f"{difference:.2g}"
-        rows.append(row)
+        told = "" if difference is None else f"{difference:.2g}"
+        rows.append({"form": _FORMS[form], "MB": f"{size / 1e6:.1f}", "logit difference": told})
     return rows
 
 

@@ -198,13 +198,8 @@ def _list_and_evaluate(
     listed = {"num_folds": folds} if folds > 1 else {}
     write_json_atomic(directory / "teachers.json", {**listed, "teachers": entries})
     data: FinetuneDataConfig = configs[0].data
-    return evaluate_ensemble(
-        [run.hf_dir for run in runs],
-        data,
-        data.evaluated_on,
-        predictions=directory / "predictions" / "ensemble",
-        tune_on=data.dataset,
-    )
+    models, own = [run.hf_dir for run in runs], directory / "predictions" / "ensemble"
+    return evaluate_ensemble(models, data, data.evaluated_on, predictions=own, tune_on=data.dataset)
 
 
 def distill(
@@ -235,8 +230,7 @@ def _with_teachers(config: DistillConfig, directories: list[str]) -> DistillConf
     if listed != [Path(locate_model(directory)).resolve() for directory in directories]:
         raise ConfigError(
             f"distillation.teachers = {config.distillation.teachers[0]}: names {len(listed)} "
-            f"models, and the ensemble has {len(directories)} others or in another "
-            "order\n"
+            f"models, and the ensemble has {len(directories)} others or in another order\n"
             "  fix: start the ensemble with the directories of that list, fold after fold"
         )
     return config

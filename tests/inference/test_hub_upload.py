@@ -116,9 +116,7 @@ def test_only_files_of_a_model_are_sent(road, model):
 @pytest.mark.parametrize(
     ("token", "message"), [("", "no token of the hub"), ("hf_of_the_test", "offline mode")]
 )
-def test_without_token_or_network_is_told_with_exit_code_4(
-    road, model, monkeypatch, token, message
-):
+def test_without_token_or_network_it_ends_with_code_4(road, model, monkeypatch, token, message):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: token or None)
     road("push", model, "me/mine").refused(4, message, "fix:")
 

@@ -222,9 +222,8 @@ def test_a_killed_labelling_goes_on_and_asks_nothing_twice(server, tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     figures = json.loads(done.stdout)
     assert figures["asked"] == len(texts) - kept
-    assert figures["cost"] == pytest.approx(
-        (2 * figures["prompt_tokens"] + 5 * figures["answer_tokens"]) / 1e6
-    )
+    cost = (2 * figures["prompt_tokens"] + 5 * figures["answer_tokens"]) / 1e6
+    assert figures["cost"] == pytest.approx(cost)
     assert server.asked.total() <= len(texts) + 4  # those that were on their way at the kill
     lines = output.read_text().splitlines()
     assert lines[0] == "text,probability_negative,probability_positive,answer"
