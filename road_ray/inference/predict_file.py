@@ -46,7 +46,7 @@ def predict_file(
     output: Path,
     *,
     model: str,
-    columns: ColumnChoice = ColumnChoice(),
+    columns: ColumnChoice | None = None,
     predict: Predict | None = None,
 ) -> int:
     """Write the predictions of all rows of ``source`` to ``output``, as JSONL, CSV or TSV by its
@@ -56,6 +56,7 @@ def predict_file(
     predicts the chunks in other processes; by default this process does it. Raises ``ConfigError``
     if ``output`` exists, ``ResourceError`` if another process writes it.
     """
+    columns = columns or ColumnChoice()
     if output.suffix not in SUFFIXES:
         raise ConfigError(
             f"output = {output}: {output.suffix or 'no suffix'} is not written\n"

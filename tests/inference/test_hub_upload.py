@@ -49,8 +49,7 @@ def model(pretrained, tmp_path):
 
 
 def test_the_model_and_nothing_else_is_sent_to_a_private_repository(road, hub, model):
-    done = road("push", model, "me/mine").good()
-    assert "/me/mine (private)" in done.out
+    assert "/me/mine (private)" in road("push", model, "me/mine").good().out
     assert hub["me/mine"]["private"] is True
     here = {name: path.read_bytes() for name, path in model_files(model)[0].items()}
     sent = hub["me/mine"]["files"]
