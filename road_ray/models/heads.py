@@ -181,7 +181,7 @@ class TransformersHead(nn.Module):
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         if batch["input_ids"].dim() > 2:  # of choices
-            hidden = hidden.unflatten(0, batch["input_ids"].shape[:2])
+            hidden = hidden.view(*batch["input_ids"].shape[:2], *hidden.shape[1:])
         output = self.model(inputs_embeds=hidden, attention_mask=batch["attention_mask"])
         if "start_logits" in output:
             return torch.stack([output.start_logits, output.end_logits], 1)
