@@ -4,6 +4,7 @@ An experiment (``road reproduce``) has the table of its arms as ``table.json``; 
 groups that differ in their seed only are the arms.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -244,14 +245,15 @@ def _curves(groups: Groups) -> list[Plot]:
 
 
 def _runs_table(runs: Sequence[RunRecord]) -> Table:
-    """Return the table of single runs; their names link to their pages."""
+    """Return the table of single runs; their paths below a common folder link to their pages."""
+    top = os.path.commonpath([run.directory.resolve().parent for run in runs]) if runs else ""
     metrics = dict.fromkeys(name for run in runs for name in headline(run.metrics))
     shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
     rows: list[Row] = [
         [
-            Cell(run.name, link=run.directory / "report.html"),
+            Cell(os.path.relpath(run.directory.resolve(), top), link=run.directory / "report.html"),
             run.verb if run.finished else f"{run.verb}, not finished",
-            run.settings.get("seed"),
+            str(run.settings.get("seed", NOTHING.text)),
             run.steps,
             Cell(duration(run.seconds), run.seconds) if run.seconds else None,
             *(run.metrics.get(metric) for metric in metrics),

@@ -149,6 +149,10 @@ def test_groups_without_a_curve_are_told_and_runs_link_to_their_pages(run, runs,
     page = compare_page(runs, "folder")
     assert '<td><a href="../none-1/report.html">none-1</a></td>' in render(page, tmp_path / "pages")
     assert "<td>none-2</td>" in render(page, tmp_path / "pages")
+    made = [run(f"{arm}/seed-0/student", seed=1000, init=arm) for arm in ("none", "mean")]
+    (table,) = blocks(compare_page(made, "f"), "Runs")  # equal names are told apart
+    named = [["none/seed-0/student", "distill", "1000"], ["mean/seed-0/student", "distill", "1000"]]
+    assert [row[:3] for row in texts(table)] == named
 
 
 def arm(name, mean, parameters=1_000_000, right=None, published=None):
