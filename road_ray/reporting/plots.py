@@ -56,6 +56,7 @@ def new_plot(
         axes.set_title(short_label(y), loc="left")
         axes.set_prop_cycle(color=SERIES)
         axes.locator_params(nbins=6)
+        axes.locator_params(axis="x", integer=x in ("step", "trial"))
         return Plot(title, axes.figure, note, wide)  # type: ignore[arg-type]
 
 
@@ -79,7 +80,7 @@ def add_legend(plot: Plot) -> None:
     if len(lines) < 2:
         return
     names = [short_label(str(line.get_label())) for line in lines]
-    columns = 1 if max(map(len, names)) > 20 else min(len(lines), 4)
+    columns = min(len(lines), 4, 400 // (45 + 5 * max(map(len, names))))  # points of the widest
     plot.figure.legend(lines, names, loc="outside upper left", ncols=columns, frameon=False)
 
 

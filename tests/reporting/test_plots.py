@@ -33,6 +33,17 @@ def bars():
     return intervals("F1: a/b", rows, zero=True)
 
 
+def test_a_legend_fits_its_plot():
+    plot = new_plot("t", "step")
+    for number in range(8):
+        plot.axes.plot([1.0, 2.0], [1.0, 2.0], label=f"fold-{number}/teacher-of-it")
+    add_legend(plot)
+    inline_svg(plot)  # draws it
+    (legend,) = plot.figure.legends
+    assert legend.get_window_extent().width < plot.figure.bbox.width
+    assert all(place == round(place) for place in plot.axes.get_xticks())
+
+
 @pytest.mark.parametrize("make", [marks, bars])
 def test_text_of_others_is_text(make):
     svg = str(inline_svg(make()))

@@ -157,7 +157,6 @@ def history(sweep: Sweep) -> Plot:
     complete = sweep.complete
     note = "The line is the best so far." if complete else "No trial is complete."
     plot = _scatter(sweep, f"History: {sweep.metrics[0]}", "trial", note=note)
-    plot.axes.locator_params(axis="x", integer=True)
     plot.axes.set_title("", loc="left")  # the metric is in the title above
     best = [*accumulate((t.values[0] for t in complete), max if sweep.larger[0] else min)]
     if best:
@@ -217,7 +216,7 @@ def surface(sweep: Sweep) -> Plot | None:
         return None
     x, y = (_T, _W) if {_T, _W} <= {*numbers} else numbers[:2]
     title = " \N{MULTIPLICATION SIGN} ".join(key.rsplit(".", 1)[-1] for key in (x, y))
-    return _scatter(sweep, title, x, y, "Darker is better.")
+    return _scatter(sweep, title, x, y, "Bluer is better.")
 
 
 def front(sweep: Sweep) -> Plot | None:
