@@ -24,14 +24,7 @@ from road_ray.reporting.pages.page import (
     filled,
     setting,
 )
-from road_ray.reporting.plots import (
-    SERIES,
-    Plot,
-    add_legend,
-    logarithmic,
-    mark_points,
-    new_plot,
-)
+from road_ray.reporting.plots import SERIES, Plot, add_legend, logarithmic, mark_points, new_plot
 from road_ray.reporting.records.comparison_table import published_line
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
 from road_ray.reporting.text_tables import duration, is_baseline, is_principal, metric_title
@@ -61,7 +54,7 @@ def run_page(run: RunRecord) -> Page:
     ]
     keys = ("data.datasets", "data.dataset", "data.corpus")
     on = next(filter(None, map(run.settings.get, keys)), None)
-    about = [f"Data: {setting(on)}."] if on else []
+    about = [f"Data: {', '.join(map(str, on)) if isinstance(on, list) else on}."] if on else []
     if not run.finished:
         about.append(f"Not finished: the last row is of step {run.steps:,}.")
     about += run.problems
@@ -117,9 +110,13 @@ def _result(run: RunRecord) -> list[Block]:
             papers = None if run.limits else published_line(dataset, metric) or None
             shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
             rows.append([dataset, metric_title(metric), shown, papers])
+    names = ["data set", "metric", "value", "published"][: 4 if any(row[3] for row in rows) else 3]
+    table = Table(names, [row[: len(names)] for row in rows])
+    if not rows:  # of a pre-training
+        trained = {name: x for name, x in run.metrics.items() if name.startswith("train/")}
+        table = Table(["metric", "value"], [[curve_title(n), x] for n, x in trained.items()])
     every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
     folded = Folded(f"all {len(run.metrics)} metrics", every)
-    table = Table(["data set", "metric", "value", "published"], rows)
     return [table, *_by_answerability(run.metrics), folded]
 
 
@@ -186,11 +183,10 @@ def _events(run: RunRecord) -> list[Block]:
 
 def _lineage(run: RunRecord) -> list[Block]:
     """Return a table of this model, its ancestors and its teachers."""
-    if not run.model and not run.config.get("init"):
-        return []
+    own = [("this model", str(run.directory), run.model)] if run.model else []  # no evaluation
     rows = [
         [role, where, describe_model(facts), str(facts.get("weights_sha256") or "")[:12] or None]
-        for role, where, facts in [("this model", str(run.directory), run.model), *ancestors(run)]
+        for role, where, facts in [*own, *ancestors(run)]
     ]
     return [Table(["", "where", "what", "weights"], rows)]
 
@@ -228,9 +224,11 @@ def curves(run: RunRecord) -> list[Plot]:
             continue
         best = [point for point in points if name.startswith("eval/") and point[0] in kept[-1:]]
         note = f"The dot is the best checkpoint, step {kept[-1]}: the final model." if best else ""
+        if name.startswith("eval/") and not kept:
+            best = [max(points, key=lambda point: point[1])]
+            note = "The dot is the highest value; the final model is that of the last step."
         plot = new_plot(curve_title(name), "step", note=note)
         plot.axes.plot(*zip(*points, strict=True), label="labels")
-        plot.axes.locator_params(axis="x", integer=True)
         if soft := run.series(f"{name}_soft"):
             plot.axes.plot(*zip(*soft, strict=True), label="teachers")
             add_legend(plot)
@@ -313,7 +311,7 @@ def _coverage(name: str, curve: list[list[float]]) -> Plot:
         f"{name}: accuracy by coverage",
         "rows answered (%)",
         "accuracy on them (%)",
-        note="A model that answers only its surest rows: `road predict --min-confidence`. "
+        note="A model that answers only its surest rows: road predict --min-confidence. "
         f"All rows: {curve[0][2]:.1f}; the surest {curve[-1][1]:.0f}%: {curve[-1][2]:.1f}.",
     )
     plot.axes.plot([row[1] for row in curve], [row[2] for row in curve], marker="o")

@@ -60,6 +60,9 @@ def test_every_verb_has_its_loss_and_main_figures_as_tiles(tmp_path):
     tiles = {name: (value, remark) for name, value, remark in run_page(run).tiles}
     assert tiles["Detection, area under the ROC curve"][0] == "0.800"
     assert tiles["Loss on generator (nats)"] == ("6.000", "8.000 at the first row")
+    run = RunRecord(tmp_path, {"generator": {}}, metrics={"train/lr": 1e-5, "time/mfu": 0.1})
+    result = run_page(run).sections[0].blocks[0]
+    assert [[cell.text for cell in row] for row in result.cells] == [["Learning rate", "1e-05"]]
 
 
 def test_a_tile_of_a_cut_run_has_no_paper_beside_it(write_run, tmp_path):
@@ -94,6 +97,9 @@ def test_the_best_checkpoint_is_marked(tmp_path):
     (chart,) = curves(run)
     assert chart.axes.lines[1].get_xydata().tolist() == [[2.0, 80.0]]
     assert "best checkpoint, step 2: the final model" in chart.note
+    (chart,) = curves(RunRecord(tmp_path, rows=rows))
+    assert chart.axes.lines[1].get_xydata().tolist() == [[2.0, 80.0]]
+    assert chart.note.endswith("the final model is that of the last step.")
     event = {"kind": "stopped_early", "step": 3, "best_step": 2}
     stopped = run_page(RunRecord(tmp_path, rows=rows, events=[event]))
     assert ("steps", "3", "stopped early, the best is step 2") in stopped.tiles
@@ -236,6 +242,14 @@ def test_it_goes_back_to_the_corpus_and_names_teachers(run_directory, tmp_path):
         ("initialised from", "electra on 1,200 tokens of wiki.txt", None),
         ("teacher 0", "no details", "ab" * 6),
     ]
+
+
+def test_an_evaluation_is_no_model(tmp_path):
+    run = RunRecord(tmp_path, {"init": "gone", "data": {"datasets": ["sst2", "rte"]}})
+    page = run_page(run)
+    assert page.about.startswith("Data: sst2, rte.")
+    (lineage,) = [section.blocks[0] for section in page.sections if section.title == "Lineage"]
+    assert [row[:2] for row in lineage.rows] == [["initialised from", "gone"]]
 
 
 def test_a_circle_ends(run_directory, tmp_path):
