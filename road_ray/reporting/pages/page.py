@@ -7,6 +7,7 @@ Style and scripts are in ``assets/``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -20,6 +21,7 @@ from road_ray.reporting.text_tables import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 State = Literal["good", "fair", "bad", "plain"]
 Value = str | float | int | None
@@ -127,7 +129,7 @@ def filled(sections: Sequence[Section]) -> list[Section]:
 
 def render(page: Page, place: Path = Path()) -> str:
     """Return the page as HTML for a file in the directory ``place``, where its links start."""
-    page_html = template("page.html", inline_svg=inline_svg, link=_link)
+    page_html = template("page.html", inline_svg=inline_svg, link=_link, breakable=_breakable)
     return page_html.render(page=page, place=place)
 
 
@@ -136,6 +138,13 @@ def _link(target: Path | None, place: Path) -> str:
     if target is None or not target.is_file():
         return ""
     return quote(os.fsencode(os.path.relpath(target.resolve(), place.resolve())))
+
+
+def _breakable(text: str) -> Markup:
+    """Return a text whose paths and keys a browser breaks between their parts."""
+    from markupsafe import Markup, escape
+
+    return Markup("<wbr>").join(map(escape, re.split(r"(?<=[/._])(?=[a-zA-Z])", text)))
 
 
 def cell(value: Value, form: str = "") -> Cell:

@@ -41,6 +41,11 @@ def test_text_of_others_is_text_in_every_block_and_nothing_is_asked_of_a_network
     assert "default-src 'none'" in html
 
 
+def test_paths_and_keys_break_between_their_parts():
+    html = render(Page("t", sections=[Section("s", [Table(["a"], [["a/b.c_d & 0.5"]])])]))
+    assert "<td>a/<wbr>b.<wbr>c_<wbr>d &amp; 0.5</td>" in html
+
+
 def test_tables_sort_by_value_and_link_to_figures():
     html = render(Page("t", sections=[Section("s", [Table(["a"], [[0.5]], True, [7])])]))
     assert '<tr id="trial-7"><td data-v="0.5" class="n">0.50</td></tr>' in html
