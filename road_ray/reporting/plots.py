@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Format = Literal["svg", "png", "pdf"]
 ASSETS = Path(__file__).parent / "pages" / "assets"
 SERIES = ("#0b63c5", "#d1600a", "#12855f", "#a3338f", "#927600", "#4c6fae", "#b8334a", "#5c6878")
-_RANKS = ("#cfd8c8", "#5db0b0", "#1e386d")
+_RANKS = ("#b0bca6", "#5db0b0", "#1e386d")
 _POINTS = 72  # of an inch: one unit of an SVG is one point
 _PNG_DPI = 3 * _POINTS
 

@@ -224,9 +224,9 @@ def curves(run: RunRecord) -> list[Plot]:
             continue
         best = [point for point in points if name.startswith("eval/") and point[0] in kept[-1:]]
         note = f"The dot is the best checkpoint, step {kept[-1]}: the final model." if best else ""
-        if name.startswith("eval/") and not kept:
-            best = [max(points, key=lambda point: point[1])]
-            note = "The dot is the highest value; the final model is that of the last step."
+        top = max(points, key=lambda point: point[1])
+        if name.startswith("eval/") and not kept and top[1] > points[-1][1]:
+            best, note = [top], "The dot is the highest; the final model is that of the last step."
         plot = new_plot(curve_title(name), "step", note=note)
         plot.axes.plot(*zip(*points, strict=True), label="labels")
         if soft := run.series(f"{name}_soft"):
@@ -294,38 +294,29 @@ def _of_dataset(name: str, known: dict[str, Any]) -> tuple[list[Plot], list[Bloc
 def _reliability(name: str, calibration: dict[str, Any], rows: int) -> Plot:
     points = [(100.0 * mean, 100.0 * right) for mean, right, _ in calibration["bins"]]
     low = min([*(min(point) for point in points), 100.0])
-    plot = new_plot(
-        f"{name}: reliability, ECE {float(calibration['ece']):.1f}",
-        "confidence (%)",
-        "accuracy (%)",
-        note=f"Mean confidence and accuracy of {rows:,} rows in 15 bins. Below the dashed line "
-        "the model is too sure of itself. ECE: mean distance from it, in points.",
-    )
+    note = f"Mean confidence and accuracy of {rows:,} rows in 15 bins. Below the dashed line "
+    note += "the model is too sure of itself. ECE: mean distance from it, in points."
+    title = f"{name}: reliability, ECE {float(calibration['ece']):.1f}"
+    plot = new_plot(title, "confidence (%)", "accuracy (%)", note=note)
     plot.axes.plot([low, 100.0], [low, 100.0], "--", color="lightgray")
     plot.axes.plot(*zip(*points, strict=True), marker="o", color=SERIES[0])
     return plot
 
 
 def _coverage(name: str, curve: list[list[float]]) -> Plot:
-    plot = new_plot(
-        f"{name}: accuracy by coverage",
-        "rows answered (%)",
-        "accuracy on them (%)",
-        note="A model that answers only its surest rows: road predict --min-confidence. "
-        f"All rows: {curve[0][2]:.1f}; the surest {curve[-1][1]:.0f}%: {curve[-1][2]:.1f}.",
-    )
+    note = "A model that answers only its surest rows: road predict --min-confidence. "
+    note += f"All rows: {curve[0][2]:.1f}; the surest {curve[-1][1]:.0f}%: {curve[-1][2]:.1f}."
+    axes = "rows answered (%)", "accuracy on them (%)"
+    plot = new_plot(f"{name}: accuracy by coverage", *axes, note=note)
     plot.axes.plot([row[1] for row in curve], [row[2] for row in curve], marker="o")
     return plot
 
 
 def _thresholds(name: str, curve: list[list[float]], threshold: float) -> Plot:
-    plot = new_plot(
-        f"{name}: score by no-answer threshold",
-        "threshold of the no-answer odds",
-        "%",
-        note=f"Above the threshold the model abstains. The dots are at {threshold:.2f}, the "
-        "threshold of the predictions; the best one of this plot is tuned on these very rows.",
-    )
+    note = f"Above the threshold the model abstains. The dots are at {threshold:.2f}, the "
+    note += "threshold of the predictions; the best one of this plot is tuned on these very rows."
+    axes = "threshold of the no-answer odds", "%"
+    plot = new_plot(f"{name}: score by no-answer threshold", *axes, note=note)
     thresholds, *columns = zip(*curve, strict=True)
     titles = ("EM", "F1", "EM, with answer", "EM, without")
     for title, column in zip(titles, columns, strict=True):

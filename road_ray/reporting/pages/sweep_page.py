@@ -126,7 +126,8 @@ def _drawn_and_scored(
     known = enumerate(trial.values or ())
     values = [Cell(_value(trial, n), value, strong and n == 0) for n, value in known]
     missing = [] if values else [None] * len(sweep.metrics)
-    return [*values, *missing, *(trial.params.get(key) for key in sweep.params)]
+    drawn = (trial.params.get(key) for key in sweep.params)
+    return [*values, *missing, *(cell(x, ".3g" if isinstance(x, float) else "") for x in drawn)]
 
 
 def _failures(sweep: Sweep) -> Table:
@@ -188,14 +189,12 @@ def curves(sweep: Sweep) -> Plot | None:
     note += "" if sweep.tie else " The best one is bold."
     plot = new_plot(f"During the trials: {sweep.metrics[0]}", "step", note=note)
     best = set() if sweep.tie else {trial.number for trial in sweep.best}
-    ranks = [sweep.ranks.get(trial.number) or 0.0 for trial in drawn]
+    bold = [trial.number in best for trial in drawn]
+    colors = rank_colors([sweep.ranks.get(trial.number, 0.0) for trial in drawn])
     lines = LineCollection(
         [sorted(trial.intermediate_values.items()) for trial in drawn],
-        colors=[
-            SERIES[1] if trial.number in best else color
-            for trial, color in zip(drawn, rank_colors(ranks), strict=True)
-        ],
-        linewidths=[2.2 if trial.number in best else 1.0 for trial in drawn],
+        colors=[SERIES[1] if yes else color for yes, color in zip(bold, colors, strict=True)],
+        linewidths=[2.2 if yes else 1.0 for yes in bold],
     )
     link_trials(lines, [trial.number for trial in drawn])
     plot.axes.add_collection(lines)

@@ -42,7 +42,7 @@ def test_faults_are_listed_and_routine_events_folded_away_of_a_run_that_has_begu
     assert "Not finished" in page.about
     told = ("2026-01-02 03:04:05", "teacher_replaced", "teacher: 2", "routine events: 1")
     for text in ("No final metrics.", *told):
-        assert text in render(page)
+        assert text in render(page).replace("<wbr>", "")  # a long name may break
 
 
 def test_a_label_with_a_slash_keeps_its_name(tmp_path):

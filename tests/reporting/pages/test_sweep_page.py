@@ -135,6 +135,15 @@ def test_curves_mark_the_best(drawn):
     assert bold == [7]
 
 
+def test_trials_that_tie_have_one_colour_and_keys_three_digits(tmp_path):
+    values = [({"a.lr": 0.1234}, [80.0]), ({"a.lr": 0.5678}, [80.0])]
+    sweep = Sweep(study_of(values, [METRIC], intermediate_values={1: 79.0, 2: 80.0}), tmp_path)
+    (lines,), (dots,) = (plot.axes.collections for plot in (curves(sweep), figures(sweep)[0]))
+    assert {*map(tuple, lines.get_colors())} == {*map(tuple, dots.get_facecolors())}
+    table = sweep_page(sweep).sections[0].blocks[1]
+    assert {row[-1].text for row in table.cells} == {"0.123", "0.568"}
+
+
 def test_two_metrics_have_a_front(front_directory):
     sweep = read_sweep(front_directory)
     page = sweep_page(sweep)
