@@ -16,7 +16,7 @@ from road_ray.data.readers.tables import TABLES, suffix_of, table_rows
 from road_ray.data.task_and_dataset import KINDS
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import EvaluateDataConfig
-from road_ray.recipes.run_directory.recorded_config import RECORD
+from road_ray.recipes.run_directory.recorded_config import RECORD, known_values
 from road_ray.reporting.model_card import write_card
 from road_ray.system.files import check_input, write_json_atomic
 
@@ -100,7 +100,7 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
             )
     values |= {"sets": {n: s for n, s in sets.items() if _OF_FILES & s.keys()}}
     values |= {"datasets": names, "file": None}
-    return load(EvaluateDataConfig, keys=values)
+    return load(EvaluateDataConfig, keys=known_values(EvaluateDataConfig, values))
 
 
 def _recorded(model: str) -> tuple[dict[str, Any], list[str]]:

@@ -32,7 +32,7 @@ def load_recorded(kind: type[C], path: Path) -> C:
         return load(kind, path=path)
     except InvalidConfig as error:
         with suppress(InvalidConfig):
-            return load(kind, base=_known(kind, read_yaml(path).values))
+            return load(kind, base=known_values(kind, read_yaml(path).values))
         keys = "".join(f"\n    {problem.where}  {problem.message}" for problem in error.problems)
         raise ConfigError(
             f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
@@ -41,10 +41,10 @@ def load_recorded(kind: type[C], path: Path) -> C:
         ) from None
 
 
-def _known(kind: type[Config], values: Mapping[str, Any], above: Key = ()) -> dict[str, Any]:
+def known_values(kind: type[Config], values: Mapping[str, Any], above: Key = ()) -> dict[str, Any]:
     """Return the values without those of null or without content that no key of the class has."""
     return {
-        name: _known(kind, value, (*above, name)) if isinstance(value, Mapping) else value
+        name: known_values(kind, value, (*above, name)) if isinstance(value, Mapping) else value
         for name, value in values.items()
         if value not in (None, [], {}) or at(kind, (*above, name)) is not None
     }
