@@ -28,7 +28,7 @@ TEACHERS, BATCH, LENGTH = 3, 32, 512
 
 ROAD = shlex.split(os.environ.get("ROAD", f"{sys.executable} -m road_ray"))
 WORKERS, REPEATS = (0, 1, 2), 2
-PARTS = ("step", "data", "communication")
+PARTS = ("step", "data")
 SETTINGS = {
     "data.max_length_tokens": 128,
     "data.batch_size": 32,
@@ -61,8 +61,7 @@ def measured(data: str, place: Path) -> list[str]:
     }
     return [
         f"| {workers or 'none: this process'} | {1 / split['step']:.2f} | "
-        f"{found[1]['step'] / split['step']:.2f} | {split['data'] / split['step']:.1%} | "
-        f"{split['communication'] / split['step']:.1%} |"
+        f"{found[1]['step'] / split['step']:.2f} | {split['data'] / split['step']:.1%} |"
         for workers, split in found.items()
     ]
 
