@@ -80,10 +80,12 @@ def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(attempt, tmp
     assert not (tmp_path / "shards").exists()
 
 
-def test_another_seed_gives_other_weights(pretrained, pretraining, tmp_path):
-    assert weights(rr.pretrain(overrides=pretraining, seed=1, run_dir=tmp_path)) != weights(
-        pretrained
-    )
+@pytest.mark.parametrize("changed", [{"seed": 1}, {"training.passes": 2}])
+def test_another_seed_and_more_passes_give_other_weights(
+    pretrained, pretraining, tmp_path, changed
+):
+    run = rr.pretrain(overrides=pretraining | changed, run_dir=tmp_path)
+    assert weights(run) != weights(pretrained)
 
 
 def test_a_store_that_goes_away_stops_the_run_and_the_same_command_resumes_it(
