@@ -129,6 +129,7 @@ def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, 
         assert odds.keys() == listed.keys() == texts.keys()
         best = next(iter(listed.values()))[0]
         assert [*best] == ["text", "probability", "start_logit", "end_logit"]
+        assert all(x in ("", *(c["text"] for c in listed[id][:1])) for id, x in texts.items())
         certain = dict.fromkeys(texts, 0.0)
         scores = squad.evaluate(list(golds.values()), texts, certain, np.inf)
         assert scores["f1"] == pytest.approx(result.metrics[f"{prefix}f1"])
