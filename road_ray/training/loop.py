@@ -159,7 +159,9 @@ def _resume(
         training.worker.barrier()
     directory = checkpoints.newest()
     if directory is None:
-        training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
+        if made := training.journal.truncate_after(0):
+            text = f"no checkpoint: the {made} steps of an earlier start are made again"
+            training.journal.event("restarted", text, warn=True, steps=made)
         return 0, {}
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
     if changed := changed_inputs(state, {"identity": training.identity}):

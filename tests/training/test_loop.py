@@ -88,6 +88,18 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tmp_path, straight, k
         assert {n: row[n] for n in keep} == {n: other[n] for n in keep}
 
 
+def test_a_run_killed_before_its_first_checkpoint_is_made_again_and_says_so(tmp_path, straight):
+    expected, _ = straight("electra")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3')
+    assert tiny.same(run("electra", tmp_path), expected)
+    steps = [row["step"] for row in read_rows(tmp_path / "metrics.jsonl")]
+    assert steps == list(range(1, STEPS + 1))
+    (event,) = read_rows(tmp_path / "events.jsonl")
+    assert (event["kind"], event["steps"]) == ("restarted", 2)
+    run("electra", tmp_path / "first")
+    assert not (tmp_path / "first" / "events.jsonl").exists()
+
+
 def test_a_changed_identity_is_refused_and_nothing_is_lost(tmp_path):
     run("electra", tmp_path)
     with pytest.raises(

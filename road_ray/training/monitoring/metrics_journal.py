@@ -86,15 +86,16 @@ class Journal:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
 
-    def truncate_after(self, step: int) -> None:
+    def truncate_after(self, step: int) -> int:
         """Remove the rows after ``step``, so that a resumed run writes each step once, and an
-        incomplete last line.
+        incomplete last line. Return the last step that had a row.
         """
         path = self.run_dir / "metrics.jsonl"
         if not self.enabled or not path.is_file():
-            return
-        remaining = [row for row in read_metrics(path) if row["step"] <= step]
-        write_text_atomic(path, "".join(_line(row) for row in remaining))
+            return 0
+        rows = read_metrics(path)
+        write_text_atomic(path, "".join(_line(row) for row in rows if row["step"] <= step))
+        return max((int(row["step"]) for row in rows), default=0)
 
     def finish(self, metrics: Mapping[str, float]) -> None:
         """Write metrics.json with the final figures."""
