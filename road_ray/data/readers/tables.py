@@ -398,7 +398,7 @@ def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence
 
 def value_of(row: Mapping[str, Any], name: str) -> Any:
     """Return the value of a column, within its cell (``question[stem]``), or of two (``a+b``)."""
-    if name in row:
+    if name in row or not {"[", "+"} & {*name}:
         return row[name]
     values = [Formatter().get_field(part, (), row)[0] for part in name.split("+")]
     return " ".join(values).strip() if len(values) > 1 else values[0]

@@ -90,6 +90,7 @@ BAD = [
     ("choices", WITHIN, "x.jsonl", lines(choice("D")), ":1: the answer is 'D', there are 2"),
     ("choices", WITHIN, "x.jsonl", lines({"question": []}), ":1: not in the layout"),
     ("choices", WITHIN, "x.jsonl", lines({"id": "7"}), ":1: no column 'question'; found"),
+    ("choices", Columns(("0", "1")), "x.csv", "q,a\nwho,me\n", "x.csv:2: no column '0'; found"),
     ("choices", CHOICES, "x.csv", "q,a,b,gold\nwho,me,you,-1\n", "x.csv:2: the answer is '-1'"),
     ("choices", CHOICES, "x.csv", "q,a,b,lable\nwho,me,you,0\n", "0 usable rows of 1"),
     ("conll", CONLL, "x", "EU O\nrejects\n", "x:2: 1 columns, word and tag are numbers 0 and -1"),
