@@ -9,7 +9,7 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import BeforeValidator, Field
 
 from road_ray.config import Config
 from road_ray.config.base import ByContent, Free, beside_file
@@ -79,9 +79,10 @@ class SourceConfig(Config):
     None: all, as published results require."""
 
 
-def _place(written: str) -> str:
-    """Return a path with ``~`` expanded, or an address as it is."""
-    return written if "://" in written else str(Path(expanduser(written)))
+def _place(written: object) -> object:
+    """Return a path as text, with ``~`` expanded, or an address as it is."""
+    is_path = isinstance(written, str | Path) and "://" not in str(written)
+    return str(Path(expanduser(written))) if is_path else written  # type: ignore[call-overload]
 
 
 class CorpusConfig(Config):
@@ -113,7 +114,7 @@ class CorpusConfig(Config):
     batch_size: int = Field(128, ge=1)
     """Global batch size of one pass, in rows, over all workers. 128 in ELECTRA-Small, 256 in Base,
     2,048 in Large."""
-    shards: Annotated[Annotated[str, AfterValidator(_place)] | None, ByContent()] = None
+    shards: Annotated[str | None, BeforeValidator(_place), ByContent()] = None
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
     tokenizer and row length; runs share them. Put it on a disk that all machines see, or give an
     address such as ``s3://bucket/folder``, which is read through ``data.shard_cache``. None:

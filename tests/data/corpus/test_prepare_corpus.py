@@ -24,7 +24,7 @@ def data(tmp_path):
         corpus="texts",
         vocab_size=60,
         max_length_tokens=16,
-        shards=str(tmp_path / "shards"),
+        shards=tmp_path / "shards",
     )
 
 
