@@ -80,8 +80,10 @@ def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfi
     known = set(SourceConfig.model_fields) - _OF_ONE_RUN - given.keys()
     values = {name: value for name, value in recorded.items() if name in known} | given
     sets: dict[str, dict[str, Any]] = dict(recorded.get("sets") or {})
-    for name, entry in data.sets.items():  # a key may be given the value that is its default
-        sets[name] = sets.get(name, {}) | entry.model_dump(mode="json", exclude_unset=True)
+    for entry in sets.values():
+        entry.pop("first_rows", None)  # of an earlier version: splits are read whole
+    for name, chosen in data.sets.items():  # a key may be given the value that is its default
+        sets[name] = sets.get(name, {}) | chosen.model_dump(mode="json", exclude_unset=True)
     names = list(data.datasets) or trained_on
     if not names:
         there = "" if Path(model).expanduser().exists() else ", which is no directory here,"

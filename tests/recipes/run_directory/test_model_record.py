@@ -22,7 +22,8 @@ def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
 
 
 OWN = {"text": ["review"], "labels": ["bad", "good"], "label_map": {"0": "bad", "1": "good"}}
-OWN_FILES = {"films": OWN | {"train": "a.csv", "first_rows": None}}  # of an older version
+OF_EARLIER = {"removed": None, "first_rows": 7}  # keys of earlier versions
+OWN_FILES = {"films": OWN | {"train": "a.csv", **OF_EARLIER}}
 OF_RUN = {"dataset": "films", "sets": OWN_FILES, "stride_tokens": 32, "max_judged_rows": 3}
 RUN = json.dumps({"data": OF_RUN})
 
