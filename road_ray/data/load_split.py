@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 # Pairs without an order, which are learnt both ways round: ``double_unordered`` of
 # google-research/electra.
 _UNORDERED = ("mrpc", "stsb")
-_PASTED_CHARACTERS = 20_000  # of labels; more are numbers, ids or texts
+_MOST_LABELS = 200  # more different values are numbers, ids or texts
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,20 @@ def _described(task: Task) -> str:
 def _labels_missing(dataset: Dataset, kind: str, root: Path | None) -> ConfigError:
     """Return the error of a data set without labels, with those of its file ready to paste."""
     split, file = next(iter(dataset.splits.items()))
+    problem = f"data.sets.{dataset.name}: labels are not given"
     counts = label_counts(read_examples(replace(dataset, dev_fraction=None), split, root), kind)
+    where = f"{file} has"
+    if not 2 <= len(counts) <= _MOST_LABELS:
+        few = ", ".join(map(repr, list(counts)[:3]))
+        return ConfigError(
+            f"{problem}: {TOO_FEW_LABELS}\n  {where} {len(counts):,} different values in column "
+            f"{dataset.columns.label!r}: {few}\n  fix: name the column of the label"
+        )
     listed = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common())
-    labels = json.dumps(labels_in(counts, kind), ensure_ascii=False)
+    labels = labels_in(counts, kind)
     return ConfigError(
-        f"data.sets.{dataset.name}: labels are not given: {TOO_FEW_LABELS}\n"
-        f"  {file} has {len(counts):,} different values in column {dataset.columns.label!r}: "
-        f"{shorten(listed, 300)}\n  fix: name the column of the label, or below data.sets."
-        f"{dataset.name} write\n    labels: {shorten(labels, _PASTED_CHARACTERS)}"
+        f"{problem}\n  {where}: {shorten(listed, 300)}\n  fix: below data.sets.{dataset.name} write"
+        f"\n    labels: {json.dumps(labels, ensure_ascii=False)}"
     )
 
 

@@ -257,7 +257,7 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
     with pytest.raises(ConfigError) as refused:
         find_dataset("mine", source(tmp_path, mine=own))
     message = str(refused.value)
-    assert "x.csv has " in message
+    assert "x.csv has: " in message
     line = next(line for line in message.splitlines() if "labels: [" in line)
     pasted = YAML(typ="safe").load(line.strip())["labels"]
     assert pasted == (labels or ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])
@@ -269,7 +269,7 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("t,l\nx,a\ny,a\n", "x.csv has 1 different values in column 'l': a"),
+        ("t,l\nx,a\ny,a\n", "x.csv has 1 different values in column 'l': 'a'"),
         ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "kind: regress.*300 different values"),
     ],
 )
