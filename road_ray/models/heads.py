@@ -177,6 +177,7 @@ class TransformersHead(nn.Module):
             model.initialize_weights()
         self.model = model
         sentence = isinstance(kind, Classify | MultiLabel | Regress | Choose)
+        sentence = sentence and getattr(config, "summary_type", "first") == "first"  # of ELECTRA
         self.reads_first_token = sentence and config.model_type in FIRST_TOKEN_FAMILIES
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:

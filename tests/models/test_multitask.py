@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForSequenceClassification, ElectraForPreTraining
 
-from road_ray.data.task_and_dataset import Classify, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FIRST_TOKEN_FAMILIES, keep_layers
 from road_ray.models.encoder import build_encoder, hugging_face_config
@@ -118,3 +118,5 @@ def test_a_head_of_sentences_costs_the_last_layer_first_tokens_alone(tmp_path, f
     assert widths == [1, 6, 6]
     assert_close(logits[0], logits[1])
     assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)
+    means = publish(tmp_path / "means", "electra", summary_type="mean")  # of choices: of all tokens
+    assert not load_multitask(str(means), [Task("c", Choose(2))]).heads["c"].reads_first_token
