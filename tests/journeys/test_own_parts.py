@@ -122,7 +122,7 @@ def test_a_stopped_run_with_a_head_of_ones_own_goes_on_to_the_same_bytes(setting
             {"head": "my_road_parts:no"},
             "(?s)reviews.head = my_road_parts:no.*tried: from",
         ),
-        ({"task": "sentiment", "metrics": ["accuracy"]}, "head my_.*, task sentiment has Cl"),
+        ({"task": "sentiment", "metrics": ["accuracy"]}, r"head: my_.*\n  task sentiment has kind"),
         ({"kind": "tag", "metrics": None, "layout": None}, "kind tag has none of your own"),
     ],
 )
