@@ -23,6 +23,7 @@ from road_ray.data.corpus import build_corpus as module
 from road_ray.data.corpus.build_corpus import (
     Block,
     Encoder,
+    Words,
     blocks_of,
     build_corpus,
     encoded_blocks,
@@ -312,7 +313,7 @@ CLS, SEP = 2, 3
 
 
 def rows_of(sentences, max_length_tokens, seed=0):
-    encoder = Encoder(None, CLS, SEP, max_length_tokens)
+    encoder = Encoder(None, None, CLS, SEP, max_length_tokens)
     made = encoder.two_segments(sentences, np.random.default_rng(seed))
     return [(list(row), first) for row, first in made]
 
@@ -339,3 +340,29 @@ def test_the_tail_of_a_document_is_a_row():
     ((row, first),) = rows_of([[7] * 10, [], [8] * 30], 64, seed=1)
     assert row == [CLS, *[7] * 10, SEP, *[8] * 30, SEP]
     assert first == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "is_served"),
+    [
+        ("The CAT, sat-on_the m4t... (http://a.b/c?d=e#f) ~`^|\\ $3.14e-5", True),
+        ("  two  spaces\tand\r\n\nlines ", True),
+        ("x" * 101, True),  # longer than the words of the model
+        ("", True),
+        ("a [MASK] b", False),  # a special token
+        ("the café", False),
+        ("the\x00cat\x7f", False),  # are removed
+    ],
+)
+def test_words_have_the_ids_of_the_tokenizer(tokenizer, monkeypatch, text, is_served):
+    monkeypatch.setattr(module, "_MOST_WORDS", 3)
+    backend = tokenizer.backend_tokenizer
+    ids, expected = Words(backend).ids_of(text), backend.encode(text, add_special_tokens=False).ids
+    assert (ids is not None) == is_served
+    assert ids is None or list(ids) == expected
+
+
+def test_words_serve_no_cased_tokenizer_and_no_other():
+    cased = train_wordpiece(DOCUMENTS, vocab_size=70, lowercase=False).backend_tokenizer
+    byte_pairs = ByteLevelBPETokenizer()._tokenizer
+    assert [Words(one).ids_of("the cat") for one in (cased, byte_pairs)] == [None, None]
