@@ -17,8 +17,16 @@ TASKS = {
     for name, keys in _GROUPS.pop("tasks").items()
 }
 _ENTRY = TypeAdapter(Dataset)
+
+
+def _entry(name: str, keys: dict[str, Any], *, sets: object, **group: Any) -> Dataset:
+    """Return the data set of an entry's keys and those of its group."""
+    hub = group.get("hub", {}) | keys.get("hub", {})
+    return _ENTRY.validate_python({"name": name, **group, **keys, "hub": hub or None})
+
+
 DATASETS: dict[str, Dataset] = {
-    name: _ENTRY.validate_python({**group, **keys, "name": name})
+    name: _entry(name, keys, **group)
     for group in _GROUPS.values()
     for name, keys in group["sets"].items()
 }
