@@ -2,31 +2,54 @@
 ``catalog.yaml``.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
-from road_ray.data.task_and_dataset import KINDS, Dataset, Task
+from road_ray.data.task_and_dataset import KINDS, Columns, Dataset, Hub, Task
 from road_ray.errors import ConfigError, did_you_mean
 
-_GROUPS: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
-TASKS = {
-    name: Task(name, TypeAdapter(KINDS[keys.pop("kind", "classify")]).validate_python(keys))
-    for name, keys in _GROUPS.pop("tasks").items()
-}
-_ENTRY = TypeAdapter(Dataset)
+
+def _task(name: str, kind: str = "classify", **values: Any) -> Task:
+    fields: Any = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Task(name, KINDS[kind](**fields))
 
 
-def _entry(name: str, keys: dict[str, Any], *, sets: object, **group: Any) -> Dataset:
+def _dataset(name: str, keys: Mapping[str, Any]) -> Dataset:
     """Return the data set of an entry's keys and those of its group."""
-    hub = group.get("hub", {}) | keys.get("hub", {})
-    return _ENTRY.validate_python({"name": name, **group, **keys, "hub": hub or None})
+    keys = {"text": (), "metrics": ("accuracy",), **keys}
+    text, on_hub, only = tuple(keys["text"]), None, keys.get("only")
+    if "hub_label" in keys:
+        on_hub = Columns(tuple(keys.get("hub_text", text)), keys["hub_label"], keys.get("hub_id"))
+    hub = keys.get("hub") and Hub(
+        keys["hub"],
+        keys.get("configuration"),
+        only=only and tuple(only),
+        splits=keys.get("hub_splits", {}),
+        columns=on_hub,
+    )
+    files = {split: keys[split] for split in ("train", "dev", "test") if keys.get(split)}
+    return Dataset(
+        name,
+        keys["task"],
+        keys["layout"],
+        keys["folder"],
+        columns=Columns(text, keys.get("label"), keys.get("id")),
+        splits={split: tuple(x) if isinstance(x, list) else x for split, x in files.items()},
+        metrics=tuple(keys["metrics"]),
+        hub=hub,
+        label_map=keys.get("label_map", {}),
+        test_columns=Columns(tuple(keys["test_text"]), id="index") if "test_text" in keys else None,
+        also=tuple(keys.get("also", ())),
+    )
 
 
+_GROUPS: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+TASKS = {name: _task(name, **keys) for name, keys in _GROUPS.pop("tasks").items()}
 DATASETS: dict[str, Dataset] = {
-    name: _entry(name, keys, **group)
+    name: _dataset(name, group | keys)
     for group in _GROUPS.values()
     for name, keys in group["sets"].items()
 }
