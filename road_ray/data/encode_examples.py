@@ -135,7 +135,7 @@ def _checked(examples: Sequence[Example], dataset: Dataset, task: Task) -> list[
     kinds: dict[type[Kind], type[Example]]
     kinds = {Span: SpanExample, Tag: TagExample, Choose: ChoiceExample}
     kind = next((kinds[k] for k in kinds if isinstance(task.kind, k)), TextExample)
-    if not all(isinstance(example, kind) for example in examples):
+    if not all(issubclass(found, kind) for found in set(map(type, examples))):
         raise ConfigError(
             f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "
             f"{task.name!r}: {type(task.kind).__name__}"
