@@ -134,7 +134,9 @@ def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:
             "  fix: name a model of another family; optimizer.layer_decay=1 needs no layers"
         )
     # Ties: the innermost, so that one group that holds all distinct layers counts as these.
-    return max(reversed(lists), key=lambda layers: (_size(layers), len(layers)))
+    return max(
+        reversed(lists), key=lambda found: (sum(x.numel() for x in found.parameters()), len(found))
+    )
 
 
 def num_layers(config: PreTrainedConfig) -> int:
@@ -225,7 +227,3 @@ def _is_of_embeddings(encoder: PreTrainedModel, name: str) -> bool:
         return hasattr(encoder.encoder, "rel_embeddings")
     owner = encoder.get_submodule(name.rpartition(".")[0])
     return "embedding" in name or isinstance(owner, nn.Embedding)
-
-
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
