@@ -6,8 +6,7 @@ of ELECTRA. Transformers' Auto classes have the classes of all families.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -77,7 +76,7 @@ def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
 
 def without_pooler(encoder: Any) -> dict[str, bool]:
     """Return the options of a class that leave its pooler, a part of heads, out of the encoder."""
-    is_option = "add_pooling_layer" in _parameters(encoder.__init__)
+    is_option = "add_pooling_layer" in inspect.signature(encoder.__init__).parameters
     return {"add_pooling_layer": False} if is_option else {}
 
 
@@ -89,14 +88,9 @@ def is_decoder(config: PreTrainedConfig) -> bool:
     return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
 
 
-@lru_cache
-def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
-
-
 def input_names(model: PreTrainedModel) -> tuple[str, ...]:
     """Return the names of the inputs that a model takes: segments only if it embeds them."""
-    segments = "token_type_ids" in _parameters(type(model).forward)
+    segments = "token_type_ids" in inspect.signature(type(model).forward).parameters
     embedded = getattr(model.config, "type_vocab_size", 0) > 1
     return INPUTS if segments and embedded else INPUTS[:2]
 
