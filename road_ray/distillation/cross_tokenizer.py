@@ -22,7 +22,7 @@ from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.data.text_rows import encode_tags, packed, tokenized, without_spaces
 from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import DataError
-from road_ray.models.architectures import longest_row_of
+from road_ray.models.architectures import longest_row
 
 TextsOf = Callable[[Longs, int], dict[str, Any]]
 """``row_texts`` of a split: a function of the numbers of rows and a width."""
@@ -110,7 +110,7 @@ class TextReader:
     def __init__(self, directory: str | Path, task: Task) -> None:
         self.directory, self.task = locate_model(directory), task
         self.tokenizer: Any = teacher_tokenizer(self.directory)
-        self.longest = min(longest_row_of(read_config(self.directory)), _MOST_TOKENS)
+        self.longest = min(longest_row(read_config(self.directory)), _MOST_TOKENS)
         self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
 
     def needed(self, batch: Mapping[str, Any], name: str) -> Any:

@@ -95,23 +95,21 @@ def input_names(model: PreTrainedModel) -> tuple[str, ...]:
     return INPUTS if segments and embedded else INPUTS[:2]
 
 
-def longest_row(encoder: PreTrainedModel) -> int:
-    """Return the length of the longest row that an encoder reads, in tokens.
+def longest_row(encoder: PreTrainedModel | PreTrainedConfig) -> int:
+    """Return the length of the longest row that an encoder, or that of a configuration, reads, in
+    tokens.
 
     RoBERTa and MPNet count positions from behind the padding index, so they read fewer tokens than
     their position table has rows.
     """
+    if isinstance(encoder, PreTrainedConfig):
+        with torch.device("meta"):  # without its weights
+            encoder = AutoModel.from_config(encoder)
     positions = int(encoder.config.max_position_embeddings)
     for name, module in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             return positions - (0 if module.padding_idx is None else module.padding_idx + 1)
     return positions
-
-
-def longest_row_of(config: PreTrainedConfig) -> int:
-    """Return ``longest_row`` of the encoder that a configuration describes, without its weights."""
-    with torch.device("meta"):
-        return longest_row(AutoModel.from_config(config))
 
 
 def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:

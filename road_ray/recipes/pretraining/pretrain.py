@@ -14,7 +14,7 @@ from road_ray.data.mixing import mixed
 from road_ray.data.tokenizer import limit_length, pad_id_of
 from road_ray.distributed.batch_inference import encoding_at
 from road_ray.errors import ConfigError
-from road_ray.models.architectures import longest_row, longest_row_of
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.preflight_checks import require_init
@@ -49,7 +49,7 @@ def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
             model_directory(require_init(init, key), key)
     positions = config.encoder.max_length_tokens
     if (stored := stored_config(config.encoder, config.init)) is not None:
-        positions = longest_row_of(stored)
+        positions = longest_row(stored)
     if config.data.max_length_tokens > positions:
         raise ConfigError(
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "

@@ -19,7 +19,7 @@ from road_ray.distillation.teacher_directory import (
     teacher_entry,
 )
 from road_ray.errors import CheckpointError, ConfigError, counted, did_you_mean
-from road_ray.models.architectures import longest_row_of
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.preflight_checks import require_plain_head
 from road_ray.recipes.train.answer_files import FILE_SHA256, file_entry
@@ -91,9 +91,9 @@ def _entry_of(
     place = str(head_or_only(Path(place), task, dataset))  # of a mixture, that of the task
     check_hashes(Path(place), weights=True)  # before any actor starts
     entry = teacher_entry(place, task, options, LABEL_MAP)
-    own = longest_row_of(read_config(locate_model(model_directory(config.init))))
+    own = longest_row(read_config(locate_model(model_directory(config.init))))
     length = min(row_limit(config.data.max_length_tokens, task), own)
-    most = longest_row_of(read_config(Path(place)))
+    most = longest_row(read_config(Path(place)))
     if ANSWERS_FOR not in entry and most < length:  # it reads the student's tokens
         raise ConfigError(
             f"{_KEY}: {place} has {most} positions, the student's rows up to {length} tokens\n"
