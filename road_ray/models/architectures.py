@@ -30,12 +30,6 @@ FIRST_TOKEN = "first_token_only"  # input of an encoder: its output is that of t
 FIRST_TOKEN_FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")  # that know it
 
 
-def class_of(mapping: Any, config: PreTrainedConfig) -> Any:
-    """Return the class of a configuration in a mapping of ``transformers``, None without one."""
-    entry = mapping.get(type(config), None)
-    return entry[0] if isinstance(entry, tuple) else entry
-
-
 def encoder_class(config: PreTrainedConfig) -> Any:
     """Return the class of an encoder without heads.
 
@@ -43,7 +37,8 @@ def encoder_class(config: PreTrainedConfig) -> Any:
     language model in transformers.
     """
     has_head = type(config) in MODEL_FOR_MASKED_LM_MAPPING
-    encoder = class_of(MODEL_MAPPING, config)
+    encoder: Any = MODEL_MAPPING.get(type(config), None)
+    encoder = encoder[0] if isinstance(encoder, tuple) else encoder  # two of Funnel alone
     if encoder is None or not has_head or config.is_encoder_decoder:
         raise CheckpointError(
             f"{config.name_or_path or 'config.json'}: {config.model_type!r} is no encoder of "
@@ -65,7 +60,7 @@ def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
     Raises ``CheckpointError`` if it has none.
     """
     auto = auto_class(kind)
-    found = class_of(auto._model_mapping, config)
+    found = auto._model_mapping.get(type(config), None)
     if found is None:
         raise CheckpointError(
             f"{config.name_or_path or 'config.json'}: transformers has no {auto.__name__} on "

@@ -19,7 +19,7 @@ from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Tag
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import class_of, encoder_class, model_class, without_pooler
+from road_ray.models.architectures import encoder_class, model_class, without_pooler
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
@@ -117,7 +117,7 @@ def new_language_model(
     """Return a masked language model with random weights, of the family of ``like`` if given."""
     config = _config_like(like, size) if like else hugging_face_config(size, vocab_size, pad_id)
     encoder_class(config)
-    model: PreTrainedModel = class_of(MODEL_FOR_MASKED_LM_MAPPING, config)(config)
+    model: PreTrainedModel = MODEL_FOR_MASKED_LM_MAPPING[type(config)](config)
     if like is None:
         initialize(model, size.initializer_std)
     return model
