@@ -30,8 +30,9 @@ FIRST_TOKEN = "first_token_only"  # input of an encoder: its output is that of t
 FIRST_TOKEN_FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")  # that know it
 
 
-def encoder_class(config: PreTrainedConfig) -> Any:
-    """Return the class of an encoder without heads.
+def encoder_class(config: PreTrainedConfig) -> tuple[Any, dict[str, bool]]:
+    """Return the class of an encoder without heads, and the options that leave its pooler, a part
+    of heads, out.
 
     Raises ``CheckpointError`` for an architecture that is not an encoder, or that is no masked
     language model in transformers.
@@ -45,7 +46,8 @@ def encoder_class(config: PreTrainedConfig) -> Any:
             "transformers\n  allowed: encoders, such as bert, electra, roberta, deberta-v2, "
             "modernbert, distilbert and mpnet\n  fix: name a model of such an architecture"
         )
-    return encoder
+    has_pooler = "add_pooling_layer" in inspect.signature(encoder.__init__).parameters
+    return encoder, {"add_pooling_layer": False} if has_pooler else {}
 
 
 def auto_class(kind: Kind) -> Any:
@@ -67,12 +69,6 @@ def model_class(kind: Kind, config: PreTrainedConfig) -> Any:
             f"{config.model_type!r}\n  fix: name a model of another architecture, such as roberta"
         )
     return found
-
-
-def without_pooler(encoder: Any) -> dict[str, bool]:
-    """Return the options of a class that leave its pooler, a part of heads, out of the encoder."""
-    is_option = "add_pooling_layer" in inspect.signature(encoder.__init__).parameters
-    return {"add_pooling_layer": False} if is_option else {}
 
 
 def is_decoder(config: PreTrainedConfig) -> bool:

@@ -19,7 +19,7 @@ from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.task_and_dataset import Tag
 from road_ray.data.tokenizer import check_vocabulary
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import encoder_class, model_class, without_pooler
+from road_ray.models.architectures import encoder_class, model_class
 from road_ray.models.config import EncoderConfig
 from road_ray.models.load_weights import ADAPTER, load_stored, merge_adapter, suppress_logging
 
@@ -146,8 +146,8 @@ def new_discriminator(
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """Return an encoder with random weights."""
-    kind = encoder_class(config)
-    encoder: Any = kind(config, **without_pooler(kind))
+    kind, options = encoder_class(config)
+    encoder: Any = kind(config, **options)
     initialize(encoder, float(config.initializer_range))
     return encoder
 
@@ -208,8 +208,8 @@ def load_encoder(directory: str) -> PreTrainedModel:
     """
     place = locate_model(directory)
     with suppress_logging():
-        kind = encoder_class(read_config(place))
-    return load_stored(kind, place, **without_pooler(kind))[0]
+        kind, options = encoder_class(read_config(place))
+    return load_stored(kind, place, **options)[0]
 
 
 def load_parts(

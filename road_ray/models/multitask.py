@@ -35,7 +35,6 @@ from road_ray.models.architectures import (
     encoder_class,
     input_names,
     model_class,
-    without_pooler,
 )
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
@@ -237,7 +236,7 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
     special = special_head(task)
     if special is not None:
         return _load_special(str(place), task, special, label_map)
-    pooler_is_apart = bool(without_pooler(encoder_class(config)))
+    _, without_pooler = encoder_class(config)
     trained, missing = load_stored(model_class(task.kind, config), place)
     if missing:
         raise CheckpointError(
@@ -253,7 +252,7 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
         )
     state = trained.state_dict()
     encoder: Any = trained.base_model
-    if pooler_is_apart:  # it is the head's
+    if without_pooler:  # it is the head's
         encoder.pooler = None
     model = MultitaskModel(encoder, [task])
     head: Any = model.heads[task.name]
