@@ -176,12 +176,10 @@ AttentionMaskInterface.register(_NAME, attention_mask)
 
 
 def use_attention(encoder: PreTrainedModel, name: Attention, autocast: torch.dtype | None) -> None:
-    """Set the attention implementation of an encoder that is trained with ``autocast``.
+    """Set another attention implementation than ``auto`` for training with ``autocast``.
 
     Raises ``ConfigError`` if its family has no such implementation, or if it cannot run here.
     """
-    if name == "auto":
-        return
     before, problem = encoder.config._attn_implementation, ""
     try:
         encoder.set_attn_implementation(name)

@@ -117,7 +117,8 @@ def _set_up(
     keep_freed_memory()
     trained = shard(objective, worker, autocast) if config.fsdp else objective.to(worker.device)
     for encoder in encoders_of(trained.train()):
-        use_attention(encoder, training.attention, autocast)
+        if training.attention != "auto":
+            use_attention(encoder, training.attention, autocast)
     if config.activation_checkpointing:
         recompute(trained)
     if config.torch_compile:
