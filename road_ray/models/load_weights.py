@@ -78,9 +78,10 @@ def load_stored(
             "encoder.family=init takes that of init"
         )
     check_hashes(place, weights=True)
-    files = sorted(place.glob("model*.safetensors"))  # those that transformers reads
-    for file in files:
+    for file in sorted(place.glob("model*.safetensors")):  # those that transformers reads
         _check_floats(file)
+    # The weights file, or the index of its shards.
+    weights = next(place.glob("model.safetensors.index.json"), place / "model.safetensors")
     with suppress_logging():
         try:
             model, report = kind.from_pretrained(
@@ -97,14 +98,14 @@ def load_stored(
             message = " ".join(str(error).split())[:300]
             fix = "\n  fix: name the model that was exported" if any(place.glob("*.onnx")) else ""
             raise CheckpointError(
-                f"{_weights_of(place)}: cannot be loaded: {message}\n"
+                f"{weights}: cannot be loaded: {message}\n"
                 f"  allowed: weights as safetensors, of the model that config.json describes{fix}"
             ) from error
-    check_finite(_weights_of(place), model.state_dict())
-    return model, _check_encoder(place, model, report)
+    check_finite(weights, model.state_dict())
+    return model, _check_encoder(weights, model, report)
 
 
-def _check_encoder(place: Path, model: PreTrainedModel, report: Mapping[str, Any]) -> list[str]:
+def _check_encoder(weights: Path, model: PreTrainedModel, report: Mapping[str, Any]) -> list[str]:
     """Return the names of a head's weights that the files lack or have in another shape, as
     ``transformers`` reports them; those of the encoder raise ``CheckpointError``.
     """
@@ -126,7 +127,7 @@ def _check_encoder(place: Path, model: PreTrainedModel, report: Mapping[str, Any
         encoder = [n for n in names if not n.removeprefix(prefix).startswith("pooler.")]
         if found := [name for name in encoder if not name.endswith(_BUFFERS)]:
             raise CheckpointError(
-                f"{_weights_of(place)}: cannot be loaded: {len(found)} {problem}, the first: "
+                f"{weights}: cannot be loaded: {len(found)} {problem}, the first: "
                 f"{', '.join(sorted(found)[:_NAMED])}\n"
                 "  fix: name a directory whose config.json and weights are of one model"
             )
@@ -171,14 +172,9 @@ def stored_part(place: Path, part: str) -> dict[str, Tensor]:
             for name in opened.keys():  # noqa: SIM118 - it is no mapping
                 _, is_found, inner = f".{name}".partition(f".{part}.")
                 found |= {inner: opened.get_tensor(name)} if is_found else {}
-    check_finite(_weights_of(place), found)
+    weights = next(place.glob("model.safetensors.index.json"), place / "model.safetensors")
+    check_finite(weights, found)
     return found
-
-
-def _weights_of(place: Path) -> Path:
-    """Return the weights file of a directory, or the index of its shards."""
-    index = place / "model.safetensors.index.json"
-    return index if index.is_file() else place / "model.safetensors"
 
 
 @lru_cache  # hashes the files of both once a process
