@@ -96,17 +96,24 @@ class MultitaskModel(nn.Module):
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` in the format of ``transformers``."""
         kind = self.tasks[task].kind
-        labels = {
-            "id2label": dict(enumerate(_labels(kind))),
-            "label2id": {label: index for index, label in enumerate(_labels(kind))},
-        }
+        labels: tuple[str, ...] = ("score",)  # the names of the outputs
+        if isinstance(kind, Classify | MultiLabel | Tag):
+            labels = kind.labels
+        elif isinstance(kind, Span):
+            labels = ("start", "end")
+        elif isinstance(kind, Choose):
+            labels = tuple(f"choice {number}" for number in range(kind.choices))
         # An encoder fine-tuned on another task has the labels of that task in its configuration.
         problems = {
             Classify: "single_label_classification",
             MultiLabel: "multi_label_classification",
             Regress: "regression",
         }
-        changes = labels | {"problem_type": problems.get(type(kind))}
+        changes = {
+            "id2label": dict(enumerate(labels)),
+            "label2id": {label: index for index, label in enumerate(labels)},
+            "problem_type": problems.get(type(kind)),
+        }
         special = special_head(self.tasks[task])
         if special is not None:
             self._export_special(directory, task, special, changes)
@@ -192,19 +199,6 @@ def _put_in_order(head: nn.Module, order: Sequence[int] | None, kind: Kind) -> N
     if isinstance(kind, Regress):
         last.weight.div_(kind.range)
         last.bias.sub_(kind.low).div_(kind.range)
-
-
-def _labels(kind: Kind) -> tuple[str, ...]:
-    """Return the names of a head's outputs in an exported configuration."""
-    match kind:
-        case Classify(labels) | MultiLabel(labels) | Tag(labels):
-            return labels
-        case Span():
-            return ("start", "end")
-        case Choose(choices):
-            return tuple(f"choice {number}" for number in range(choices))
-        case _:
-            return ("score",)
 
 
 def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
