@@ -269,22 +269,3 @@ def build_head(task: Task, config: PreTrainedConfig) -> nn.Module:
             return StochasticAnswerNetwork(config, kind.width)
         case _:
             return TransformersHead(kind, config)
-
-
-class Heads(nn.ModuleDict):
-    """Heads by task name, also names such as ``v1.2`` and ``train``, which PyTorch refuses."""
-
-    def __getitem__(self, key: str) -> nn.Module:
-        return super().__getitem__(_module_name(key))
-
-    def __setitem__(self, key: str, module: nn.Module) -> None:
-        super().__setitem__(_module_name(key), module)
-
-
-_EMPTY = nn.ModuleDict()
-
-
-def _module_name(task: str) -> str:
-    """Return the name, or one with a space where PyTorch refuses it; no task name has a space."""
-    refused = "." in task or hasattr(_EMPTY, task)
-    return f"task {task.replace('.', ' ')}" if refused else task

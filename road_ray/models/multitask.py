@@ -38,7 +38,7 @@ from road_ray.models.architectures import (
 )
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
-from road_ray.models.heads import Heads, OwnHead, TransformersHead, build_head
+from road_ray.models.heads import OwnHead, TransformersHead, build_head
 from road_ray.models.load_weights import (
     LabelMap,
     check_finite,
@@ -68,7 +68,13 @@ class MultitaskModel(nn.Module):
         self.encoder = encoder
         self._inputs = input_names(encoder)
         self.tasks = {task.name: task for task in tasks}
-        self.heads = Heads({task.name: build_head(task, encoder.config) for task in tasks})
+        self.heads, self.head_names = nn.ModuleDict(), dict[str, str]()
+        for task in tasks:
+            # PyTorch refuses names such as "v1.2" and "train"; no task name has a space.
+            refused = "." in task.name or hasattr(nn.ModuleDict(), task.name)
+            name = f"task {task.name.replace('.', ' ')}" if refused else task.name
+            self.head_names[task.name] = name
+            self.heads[name] = build_head(task, encoder.config)
         self._is_told = False  # what transformers cannot load
 
     def forward(self, batch: Batch) -> Tensor:
@@ -76,7 +82,7 @@ class MultitaskModel(nn.Module):
 
     def read(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Return the same logits from the encoder's ``hidden`` states."""
-        logits: Tensor = self.heads[batch["task"]](hidden, batch)
+        logits: Tensor = self.heads[self.head_names[batch["task"]]](hidden, batch)
         kind = self.tasks[batch["task"]].kind
         if isinstance(kind, Regress):
             logits = kind.low + kind.range * logits.float()  # bf16 has steps of 2 at 500
@@ -88,7 +94,7 @@ class MultitaskModel(nn.Module):
         batch reads no other. ``outputs`` are ``output_hidden_states=True`` and
         ``output_attentions=True``.
         """
-        head = self.heads[batch["task"]]
+        head = self.heads[self.head_names[batch["task"]]]
         if not outputs and isinstance(head, TransformersHead) and head.reads_first_token:
             outputs = {FIRST_TOKEN: True}
         return self.encoder(**encoder_inputs(batch, self._inputs), **outputs)
@@ -124,7 +130,7 @@ class MultitaskModel(nn.Module):
             exported = model_class(kind, config)(config)
         prefix = exported.base_model_prefix
         state = {f"{prefix}.{name}": x for name, x in self.encoder.state_dict().items()}
-        head: Any = self.heads[task]
+        head: Any = self.heads[self.head_names[task]]
         exported.load_state_dict(state | head.model.state_dict(), assign=True)
         if isinstance(kind, Regress):  # transformers has the numbers in the labels' units
             last = _last_layer(exported)
@@ -143,7 +149,8 @@ class MultitaskModel(nn.Module):
         if special.kind is not JointSpan:  # so that loading can check the labels of the head
             changes |= {} if own is None else {OWN_HEAD: own}
             write_json_atomic(path, read_json(path) | changes)
-        state = {part: x.detach().cpu() for part, x in self.heads[task].state_dict().items()}
+        head = self.heads[self.head_names[task]]
+        state = {part: x.detach().cpu() for part, x in head.state_dict().items()}
         if isinstance(kind, Regress):  # as above
             state["scale"] = state["scale"] * kind.range
             state["shift"] = state["shift"] * kind.range + kind.low
@@ -249,7 +256,7 @@ def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) 
     if without_pooler:  # it is the head's
         encoder.pooler = None
     model = MultitaskModel(encoder, [task])
-    head: Any = model.heads[task.name]
+    head: Any = model.heads[model.head_names[task.name]]
     head.model.load_state_dict({name: state[name] for name in head.model.state_dict()})
     order = label_order(place, trained.config.id2label, task, label_map)
     _put_in_order(head, order, task.kind)
@@ -264,7 +271,7 @@ def _load_special(
     try:
         state = load_file(path)
         check_finite(path, state)
-        head = model.heads[task.name]
+        head = model.heads[model.head_names[task.name]]
         head.load_state_dict(state)
         order = label_order(Path(directory), model.encoder.config.id2label, task, label_map)
         _put_in_order(head, order, task.kind)

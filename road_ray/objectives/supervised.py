@@ -151,9 +151,8 @@ class Supervised(Objective):
         output = model.states(batch, **({} if self.matching is None else self.matching.outputs))
         hidden = output.last_hidden_state
         for task, labels in further_labels(batch).items():
-            loss = label_loss(
-                model.tasks[task], model.heads[task](hidden, batch), {"labels": labels}
-            )
+            logits = model.heads[model.head_names[task]](hidden, batch)
+            loss = label_loss(model.tasks[task], logits, {"labels": labels})
             further[f"{name}_{task}"] = Term(*loss)
         losses = self._losses(model.read(hidden, batch), batch)
         if self.matching is not None:

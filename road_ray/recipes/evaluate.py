@@ -137,8 +137,9 @@ def _model_metrics(
         for further in tasks_of(name, config.data)[1:]:  # such as those of QuAC
             if (found := trained_head(directory, further.name)) and further.name not in model.tasks:
                 trained = load_trained(str(found), further)
-                model.heads[further.name] = trained.heads[further.name]
-                model.tasks[further.name] = further
+                model.heads.update(dict(trained.heads.items()))
+                model.head_names |= trained.head_names
+                model.tasks |= trained.tasks
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), str(directory))
         of_tuned = tune_on is not None and task == tasks[tune_on]
         threshold = tuned if of_tuned else stored_threshold(record)
