@@ -23,14 +23,6 @@ from road_ray.objectives.base import Losses, Objective, Term
 _ANSWERABILITY_WEIGHT = 0.5
 
 
-def label_count(batch: Mapping[str, Any]) -> Tensor:
-    """Return the number of known labels of a batch: one an example, tagged word, or label of
-    several: ``[]``.
-    """
-    labels: Tensor = batch["start_positions"] if "start_positions" in batch else batch["labels"]
-    return (labels != UNKNOWN).sum()
-
-
 def label_loss(
     task: Task,
     logits: Tensor,
@@ -39,9 +31,10 @@ def label_loss(
     class_weights: Tensor | None = None,
     smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the summed loss and the number of known labels, as ``label_count``: both ``[]``.
-    ``class_weights`` ``[C]`` and ``smoothing`` are those of PyTorch's cross-entropy, for classes,
-    tags and choices; the sum is divided by the number of examples, not by the sum of their weights.
+    """Return the summed loss and the number of known labels, one an example, tagged word, or label
+    of several: both ``[]``. ``class_weights`` ``[C]`` and ``smoothing`` are those of PyTorch's
+    cross-entropy, for classes, tags and choices; the sum is divided by the number of examples, not
+    by the sum of their weights.
 
     Of several labels it is the binary cross-entropy of each, so that the mean is what transformers
     computes for ``multi_label_classification``; ``class_weights`` weight the rows that have the
@@ -53,11 +46,13 @@ def label_loss(
     (google-research/electra, configure_finetuning.py). Squared errors of numbers are in units of
     the task's range.
     """
-    logits, count = logits.float(), label_count(batch)
+    labels: Tensor = batch["start_positions"] if "start_positions" in batch else batch["labels"]
+    logits, known = logits.float(), labels != UNKNOWN
+    count = known.sum()
     if isinstance(task.kind, Span):
         # Infinite, so that a label outside the allowed positions stops the run.
         masked = logits[:, :2].masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
-        labels = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
+        labels = torch.stack([labels, batch["end_positions"]], 1)
         total = functional.cross_entropy(
             masked.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=UNKNOWN
         )
@@ -65,25 +60,22 @@ def label_loss(
             answerless = functional.binary_cross_entropy_with_logits(
                 logits[:, 2, 0], batch["impossible"].float(), reduction="none"
             )
-            known = labels[:, 0] != UNKNOWN
             return total / 2 + _ANSWERABILITY_WEIGHT * (answerless * known).sum(), count
         return total / 2, count
     if isinstance(task.kind, Regress):
-        known = batch["labels"] != UNKNOWN
-        error = ((logits.squeeze(-1) - batch["labels"]) / task.kind.range) ** 2
+        error = ((logits.squeeze(-1) - labels) / task.kind.range) ** 2
         return (error * known).sum(), count
     if isinstance(task.kind, MultiLabel):
-        known, targets = batch["labels"] != UNKNOWN, batch["labels"].float()
         losses = functional.binary_cross_entropy_with_logits(
             logits,
-            targets * (1 - smoothing) + smoothing / 2,
+            labels.float() * (1 - smoothing) + smoothing / 2,
             pos_weight=None if class_weights is None else class_weights.to(logits),
             reduction="none",
         )
         return torch.where(known, losses, 0.0).sum(), count
     total = functional.cross_entropy(
         logits.flatten(0, -2),
-        batch["labels"].flatten(),
+        labels.flatten(),
         weight=None if class_weights is None else class_weights.to(logits),
         reduction="sum",
         ignore_index=UNKNOWN,
@@ -133,10 +125,12 @@ class Supervised(Objective):
         self.temperature, self.matching = temperature, matching
 
     def counts(self, batch: Batch) -> dict[str, Tensor]:
-        name, known = batch["dataset"], label_count(batch)
+        name = batch["dataset"]
+        own = batch["start_positions"] if "start_positions" in batch else batch["labels"]
+        known = (own != UNKNOWN).sum()
         counts = {name: known}
         for task, labels in further_labels(batch).items():
-            counts[f"{name}_{task}"] = label_count({"labels": labels})
+            counts[f"{name}_{task}"] = (labels != UNKNOWN).sum()
         if "soft_logits" in batch:
             is_tagging = isinstance(self.model.tasks[batch["task"]].kind, Tag)
             rows = torch.full((), len(batch["input_ids"]), device=batch["input_ids"].device)
