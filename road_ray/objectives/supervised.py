@@ -18,7 +18,7 @@ from road_ray.distillation.hidden_state_matching import StateMatching
 from road_ray.distillation.losses import soft_loss_sum
 from road_ray.distillation.schedule import Schedule
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.base import Losses, Objective, Term
+from road_ray.objectives.base import Losses, Metrics, Objective, Term
 
 _ANSWERABILITY_WEIGHT = 0.5
 
@@ -144,37 +144,33 @@ class Supervised(Objective):
         model, name, further = self.model, batch["dataset"], dict[str, Term]()
         output = model.states(batch, **({} if self.matching is None else self.matching.outputs))
         hidden = output.last_hidden_state
-        for task, labels in further_labels(batch).items():
-            logits = model.heads[model.head_names[task]](hidden, batch)
-            loss = label_loss(model.tasks[task], logits, {"labels": labels})
-            further[f"{name}_{task}"] = Term(*loss)
-        losses = self._losses(model.read(hidden, batch), batch)
-        if self.matching is not None:
-            count = batch["attention_mask"].bool().sum()
-            for kind, (total, weight) in self.matching(output, batch).items():
-                further[f"{name}_{kind}"] = Term(total, count, weight)
-        factor = self.weights.get(name, self.weights.get(batch["task"], 1.0))
-        terms = (losses.terms | further).items()
-        weighted = {key: replace(term, weight=factor * term.weight) for key, term in terms}
-        return Losses(weighted, losses.metrics)
-
-    def _losses(self, logits: Tensor, batch: Batch) -> Losses:
-        """Return the label loss of the batch's own task, and the soft loss of one with teachers."""
-        task, name = self.model.tasks[batch["task"]], batch["dataset"]
+        for other, labels in further_labels(batch).items():
+            logits = model.heads[model.head_names[other]](hidden, batch)
+            loss = label_loss(model.tasks[other], logits, {"labels": labels})
+            further[f"{name}_{other}"] = Term(*loss)
+        task, logits = model.tasks[batch["task"]], model.read(hidden, batch)
         weights: Any = self.class_weights  # a buffer: a copy in every step would wait for a GPU
         options = {"class_weights": weights, "smoothing": self.label_smoothing}
         label = Term(*label_loss(task, logits, batch, **options))
-        if "soft_logits" not in batch:
-            return Losses({name: label})
-        soft, softened = soft_loss_sum(logits, batch, temperature=self.temperature)
-        if isinstance(task.kind, Regress):
-            soft = soft / task.kind.range**2
-        weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])
-        unit = torch.ones((), device=logits.device)
-        return Losses(
-            {name: replace(label, weight=1 - weight), f"{name}_soft": Term(soft, softened, weight)},
-            {} if self.kd_weight.is_constant else {"kd_weight": (weight * unit, unit)},
-        )
+        own, metrics = {name: label}, Metrics()
+        if "soft_logits" in batch:
+            soft, softened = soft_loss_sum(logits, batch, temperature=self.temperature)
+            if isinstance(task.kind, Regress):
+                soft = soft / task.kind.range**2
+            weight = self.kd_weight(0.0 if self.kd_weight.is_constant else batch["fraction"])
+            own = {name: replace(label, weight=1 - weight)}
+            own[f"{name}_soft"] = Term(soft, softened, weight)
+            if not self.kd_weight.is_constant:
+                unit = torch.ones((), device=logits.device)
+                metrics["kd_weight"] = (weight * unit, unit)
+        if self.matching is not None:
+            count = batch["attention_mask"].bool().sum()
+            for kind, (total, share) in self.matching(output, batch).items():
+                further[f"{name}_{kind}"] = Term(total, count, share)
+        factor = self.weights.get(name, self.weights.get(batch["task"], 1.0))
+        terms = (own | further).items()
+        weighted = {key: replace(term, weight=factor * term.weight) for key, term in terms}
+        return Losses(weighted, metrics)
 
     def export(self, directory: Path) -> None:
         self.model.export(directory, next(iter(self.model.tasks)))
