@@ -1,6 +1,6 @@
 """Evaluation of a model on a split: logits, predictions, metrics, examples of mistakes."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -158,20 +158,31 @@ def evaluate_split(
     encoder: Any = model.encoder
     dtype = autocast_dtype(precision, encoder.device, int(encoder.config.hidden_size))
     was_training, device = model.training, encoder.device
-
-    def ask(features: Features, on_rows: OnRows | None = None) -> list[NDArray[np.float32]]:
-        forward = lambda batch: model(to_device(batch, device))  # noqa: E731
-        kind = model.tasks[features.task].kind
-        return batched_logits(forward, features, kind, pad_id, on_rows, group)
-
+    forward = lambda batch: model(to_device(batch, device))  # noqa: E731
+    heads = [name.removeprefix(FURTHER) for name in split.features.gold if name.startswith(FURTHER)]
+    rows_of_heads = [  # auxiliary; of a question's windows they have the mean of the logits
+        replace(split.features, task=task, pooling="mean") for task in heads if task in model.tasks
+    ]
+    answers = []
     model.eval()  # without dropout
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-        logits = ask(split.features, on_rows)
-        further = _further(split, model.tasks, ask)
+        for rows in (split.features, *rows_of_heads):
+            kind, told = model.tasks[rows.task].kind, on_rows if rows is split.features else None
+            answers.append(batched_logits(forward, rows, kind, pad_id, told, group))
     model.train(was_training)
     if group is not None and group.rank:
         return Evaluation({})
-    evaluation = evaluate_logits(split, logits, rule)
+    evaluation = evaluate_logits(split, answers[0], rule)
+    further = dict[str, float]()  # accuracies of auxiliary heads
+    for rows, logits in zip(rows_of_heads, answers[1:], strict=True):
+        # Of the windows of a question those with the answer have its label.
+        firsts = np.unique(rows.example, return_index=True)[1]
+        labels = np.maximum.reduceat(rows.gold[f"{FURTHER}{rows.task}"], firsts)
+        known = labels != UNKNOWN
+        if known.any():
+            predicted = np.stack(logits).argmax(-1)
+            scores = metrics.score(("accuracy",), predicted[known], labels[known])
+            further[f"{rows.task}_accuracy"] = scores["accuracy"]
     return replace(evaluation, metrics=evaluation.metrics | further | split.features.truncation)
 
 
@@ -252,29 +263,6 @@ def _evaluate_label_sets(
     sets = [[label for label, has in zip(labels, row, strict=True) if has] for row in predicted]
     more: dict[str, Any] = {"temperature": temperature, "diagnostics": diagnostics}
     return Evaluation(found, thresholds, labels=sets, split=split, **more)
-
-
-def _further(
-    split: Split, tasks: Collection[str], ask: Callable[[Features], list[NDArray[np.float32]]]
-) -> dict[str, float]:
-    """Return the accuracy of the model's auxiliary heads, with the logits that ``ask`` returns
-    averaged over a question's windows.
-    """
-    found = {}
-    for name, gold in split.features.gold.items():
-        task = name.removeprefix(FURTHER)
-        if not name.startswith(FURTHER) or task not in tasks:
-            continue
-        rows = replace(split.features, task=task, pooling="mean")
-        logits = ask(rows)
-        # Of the windows of a question those with the answer have its label.
-        labels = np.maximum.reduceat(gold, np.unique(rows.example, return_index=True)[1])
-        known = labels != UNKNOWN
-        if logits and known.any():  # another rank than 0 has none
-            predicted = np.stack(logits).argmax(-1)
-            scores = metrics.score(("accuracy",), predicted[known], labels[known])
-            found[f"{task}_accuracy"] = scores["accuracy"]
-    return found
 
 
 def _evaluate_spans(
