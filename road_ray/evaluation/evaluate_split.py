@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch, pad, to_device
-from road_ray.data.examples import FURTHER, UNKNOWN, Example, Features, SpanExample
+from road_ray.data.examples import FURTHER, UNKNOWN, Example, Features
 from road_ray.data.load_split import Split
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -310,12 +310,18 @@ def mistakes(pairs: Iterable[tuple[Example, str | Sequence[str]]], kind: Kind) -
 
 def _scored(row: Any, label: Any, kind: Kind) -> tuple[float, dict[str, Any]]:
     """Return how right a prediction is, 1 if it is, and its row; every second piece of ``context``
-    is the labelled answer.
+    is the labelled answer; without one it is the text around the prediction.
     """
     ask, context, tag = " ⟷ ".join(row.texts), [], f"row {row.id}, {row.where.rpartition('/')[2]}"
     if isinstance(kind, Span):
-        _, score = squad.raw_scores(row, label)
-        ask, context = row.question, _context(row, label)
+        ask, (_, score) = row.question, squad.raw_scores(row, label)
+        start, size = max(row.context.find(label), 0), 0  # without an answer, of the prediction
+        if row.answers:
+            start, size = row.answers[0].start, len(row.answers[0].text)
+        end, before = start + size, max(start - _AROUND, 0)
+        head = "…" * (before > 0) + row.context[before:start]
+        tail = row.context[end : end + _AROUND] + "…" * (end + _AROUND < len(row.context))
+        context = [head, row.context[start:end], tail] if size else [head + tail]
         tag = "missed" if not label else "invented" if not row.answers else f"F1 {100 * score:.0f}"
         gold, label = row.answers[0].text if row.answers else _NOTHING, label or _NOTHING
     elif isinstance(kind, Tag):
@@ -336,18 +342,3 @@ def _scored(row: Any, label: Any, kind: Kind) -> tuple[float, dict[str, Any]]:
     else:
         gold, score = row.label, float(row.label == label)
     return score, {"ask": ask, "context": context, "gold": gold, "predicted": label, "tag": tag}
-
-
-def _context(row: SpanExample, predicted: str) -> list[str]:
-    """Return the text before the answer, the answer, and the text after it. Without an answer,
-    return the text around the prediction.
-    """
-    start, size = max(row.context.find(predicted), 0), 0
-    if row.answers:
-        start, size = row.answers[0].start, len(row.answers[0].text)
-    end = start + size
-    before, after = max(start - _AROUND, 0), end + _AROUND
-    head = "…" * (before > 0) + row.context[before:start]
-    tail = row.context[end:after] + "…" * (after < len(row.context))
-    parts = [head, row.context[start:end], tail]
-    return parts if size else ["".join(parts)]
