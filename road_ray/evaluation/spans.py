@@ -93,7 +93,18 @@ def best_spans(
         spans[question] += search(row, values, opening, closing)
     predictions = []
     for example, null, found in zip(examples, nulls, spans, strict=True):
-        options = _candidates(example, sorted(found)[:_N_BEST], features)
+        best: dict[str, tuple[Span, int]] = {}  # ranked, each text once
+        for span in sorted(found)[:_N_BEST]:
+            first, last = bounds[span.row] + span.start, bounds[span.row] + span.end
+            begin, stop = int(offsets[first, 0]), int(offsets[last, 1])
+            best.setdefault(example.context[begin:stop], (span, begin))
+        scores = np.array([-span.cost for span, _ in best.values()])
+        shares = np.exp(scores - scores[:1])  # empty without a span
+        shares /= shares.sum()
+        options = tuple(
+            Candidate(text, float(share), span.start_logit, span.end_logit, begin)
+            for (text, (span, begin)), share in zip(best.items(), shares, strict=True)
+        )
         odds = null if joint else null + min(found).cost if found else 0.0
         predictions.append(SpanPrediction(example.id, odds, options))
     return predictions
@@ -144,24 +155,3 @@ def window_spans(row: int, logits: Floats, opening: Flags, closing: Flags) -> li
     columns = (-scores[top], firsts, lasts, start[firsts], end[lasts])
     spans = zip(*(column.tolist() for column in columns), strict=True)
     return [Span(cost, row, *place) for cost, *place in spans]
-
-
-def _candidates(
-    example: SpanExample, spans: Sequence[Span], features: Features
-) -> tuple[Candidate, ...]:
-    """Return ranked spans as texts, each text once."""
-    if not spans:
-        return ()
-    assert features.offsets is not None
-    best: dict[str, tuple[Span, int]] = {}
-    for span in spans:
-        first, last = features.bounds[span.row] + span.start, features.bounds[span.row] + span.end
-        begin, stop = int(features.offsets[first, 0]), int(features.offsets[last, 1])
-        best.setdefault(example.context[begin:stop], (span, begin))
-    scores = np.array([-span.cost for span, _ in best.values()])
-    shares = np.exp(scores - scores[0])
-    shares /= shares.sum()
-    return tuple(
-        Candidate(text, float(share), span.start_logit, span.end_logit, begin)
-        for (text, (span, begin)), share in zip(best.items(), shares, strict=True)
-    )
