@@ -219,7 +219,7 @@ def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
         poolers = []
     for part in poolers:
         part.load_state_dict(stored)
-    return {"kept": ["pooler"] if poolers else [], "new": list(model.heads)}
+    return {"kept": ["pooler"] if poolers else [], "new": list(model.tasks)}
 
 
 def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) -> MultitaskModel:

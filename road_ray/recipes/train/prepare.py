@@ -117,7 +117,7 @@ def _model(
     encoder = load_encoder(directory)
     if finetuned and finetuned.init_weights == "none":
         model = MultitaskModel(build_encoder(encoder.config), tasks)
-        return model, {"kept": [], "new": list(model.heads)}
+        return model, {"kept": [], "new": list(model.tasks)}
     model = MultitaskModel(encoder, tasks)
     return model, keep_pooler(model, directory)
 
