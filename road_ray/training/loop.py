@@ -81,7 +81,8 @@ def train(objective: Objective, steps: Steps, training: Training) -> dict[str, f
                 passes, moved = next(batches)
             data_seconds = time.perf_counter() - started
             context.batch = shapes(passes)  # named if memory runs out
-            optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
+            multiplier = rate(step, total, warmup, training.optimizer.schedule)
+            learning_rate = optimizer.set_rate(multiplier)
             with record_function("forward_and_backward"):
                 result = compute(wrapped, trained, moved, worker, step=step)
             with record_function("update"):
@@ -91,7 +92,7 @@ def train(objective: Objective, steps: Steps, training: Training) -> dict[str, f
             report.add(done, result, passes, data_seconds, started)
             if report.due(done):
                 guard.check()  # reads the losses that the updates did not wait for
-                row = {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
+                row = {"train/grad_norm": float(norm), "train/lr": learning_rate}
                 report.write(done, row, passes)
             with record_function("evaluation"):
                 last = evaluation.after_step(done, last=done == total)

@@ -39,26 +39,30 @@ class ElectraAdamW(torch.optim.AdamW):
 
     found_inf: Tensor | None = None
     """1, on the device, if the next update is to be skipped; see ``LossGuard``."""
+    corrects_always = True
+    """The update corrects the bias whatever the configuration says."""
 
     def __init__(self, groups: list[dict[str, Any]], config: OptimizerConfig) -> None:
         super().__init__(groups, lr=config.peak_lr, betas=config.betas, eps=EPSILON, fused=True)
         self.bias_correction = config.bias_correction
-        self.multiplier = 0.0
 
-    def set_rate(self, multiplier: float) -> None:
-        """Set the rate of every group to ``multiplier`` times its peak for the coming step."""
-        self.multiplier = multiplier
+    def set_rate(self, multiplier: float) -> float:
+        """Set the rate of every group to ``multiplier`` times its peak for the coming step. Return
+        that of the heads, before layer-wise decay and bias correction.
+        """
         for group in self.param_groups:
             group["lr"] = group["peak_lr"] * multiplier
             group["eps"] = EPSILON
             group["weight_decay"] = group["peak_weight_decay"]
-            if not self.bias_correction:
-                self._cancel_correction(group)
-
-    @property
-    def learning_rate(self) -> float:
-        """Scheduled rate of the heads, before layer-wise decay and bias correction."""
-        return self.multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
+            if self.corrects_always and not self.bias_correction:
+                coming = group["updates"] + 1
+                beta1, beta2 = group["betas"]
+                first = 1 - beta1**coming
+                second = (1 - beta2**coming) ** 0.5
+                group["lr"] *= first / second
+                group["eps"] /= second
+                group["weight_decay"] *= second / first
+        return multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
 
     def step(self, closure: object = None) -> Any:
         """Update every group that has a gradient."""
@@ -68,23 +72,13 @@ class ElectraAdamW(torch.optim.AdamW):
             group["updates"] += any(p.grad is not None for p in group["params"])
         return result
 
-    def _cancel_correction(self, group: dict[str, Any]) -> None:
-        coming = group["updates"] + 1
-        beta1, beta2 = group["betas"]
-        first = 1 - beta1**coming
-        second = (1 - beta2**coming) ** 0.5
-        group["lr"] *= first / second
-        group["eps"] /= second
-        group["weight_decay"] *= second / first
-
 
 class Lamb(ElectraAdamW):
     """LAMB, for batches of thousands of rows. Source: You et al. 2020, algorithm 2, with phi the
     identity. Biases and LayerNorms are updated as by Adam.
     """
 
-    def _cancel_correction(self, group: dict[str, Any]) -> None:
-        """Do nothing: ``_direction`` applies the correction."""
+    corrects_always = False  # ``_direction`` applies the correction
 
     @torch.no_grad()
     def step(self, closure: object = None) -> Any:
