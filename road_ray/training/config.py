@@ -62,12 +62,6 @@ class OptimizerConfig(Config):
     """Maximum L2 norm of the gradient of all parameters together; larger gradients are scaled down.
     Source: google-research/electra. A very large number switches clipping off."""
 
-    def warmup(self, total_steps: int) -> int:
-        """Return the number of warm-up steps."""
-        if isinstance(self.warmup_steps, int):
-            return self.warmup_steps
-        return round(self.warmup_steps * total_steps)
-
 
 class EarlyStoppingConfig(Config):
     """Condition that ends a training before its last step."""

@@ -28,7 +28,7 @@ from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.gradients import LossGuard, StepResult, backward
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.profile import BACKWARD, forward_flops, measure, peak_flops
-from road_ray.training.run_context import StopRequest, Training, shapes
+from road_ray.training.run_context import StopRequest, Training
 from road_ray.training.worker import (
     compile_encoders,
     encoders_of,
@@ -80,7 +80,8 @@ def train(objective: Objective, steps: Steps, training: Training) -> dict[str, f
             with record_function("data"):  # waits where rows or teachers are slower than training
                 passes, moved = next(batches)
             data_seconds = time.perf_counter() - started
-            context.batch = shapes(passes)  # named if memory runs out
+            shapes = (" x ".join(map(str, batch["input_ids"].shape)) for batch in passes)
+            context.batch = f"{', '.join(shapes)} tokens"  # named if memory runs out
             multiplier = rate(step, total, warmup, training.optimizer.schedule)
             learning_rate = optimizer.set_rate(multiplier)
             with record_function("forward_and_backward"):
@@ -89,8 +90,7 @@ def train(objective: Objective, steps: Steps, training: Training) -> dict[str, f
                 norm = clip(trained, training.optimizer.max_grad_norm)
                 guard.update(step, result, norm)  # not of a loss that is not finite
                 optimizer.zero_grad(set_to_none=True)
-            report.add(done, result, passes, data_seconds, started)
-            if report.due(done):
+            if report.add(done, result, passes, data_seconds, started):
                 guard.check()  # reads the losses that the updates did not wait for
                 row = {"train/grad_norm": float(norm), "train/lr": learning_rate}
                 report.write(done, row, passes)
@@ -124,7 +124,8 @@ def _set_up(
         recompute(trained)
     if config.torch_compile:
         compile_encoders(trained)
-    warmup = training.optimizer.warmup(total)
+    given = training.optimizer.warmup_steps
+    warmup = given if isinstance(given, int) else round(given * total)
     if worker.is_main and 1 < total <= warmup:
         _log.warning(
             "optimizer.warmup_steps = %d of %d steps: the learning rate never reaches "
@@ -222,10 +223,6 @@ class StepMetrics:
         counted = worker.total(stats.to(worker.device)).tolist()
         return sums, {**self._stats, **dict(zip(names, counted, strict=True))}
 
-    def due(self, done: int) -> bool:
-        """Return True when step ``done`` gets a row."""
-        return done == self._training.total_steps or done % self._every == 0
-
     def add(
         self,
         done: int,
@@ -233,12 +230,13 @@ class StepMetrics:
         passes: Sequence[Batch],
         data_seconds: float,
         started: float,
-    ) -> None:
-        """Add step ``done``, which began at ``started`` of ``time.perf_counter()``; before a row,
-        wait for the device, so that the seconds of all steps together are right. The ``stats`` of
-        batches are summed too (teacher waits, histograms).
+    ) -> bool:
+        """Add step ``done``, which began at ``started`` of ``time.perf_counter()``, and return True
+        when it gets a row; before a row, wait for the device, so that the seconds of all steps
+        together are right. The ``stats`` of batches are summed too (teacher waits, histograms).
         """
-        if self.due(done):
+        due = done == self._training.total_steps or done % self._every == 0
+        if due:
             self._worker.synchronize()
         self._stats["time/step_seconds"] += time.perf_counter() - started
         self._stats["time/data_seconds"] += data_seconds
@@ -252,6 +250,7 @@ class StepMetrics:
             for name, value in batch.get("stats", {}).items():
                 self._stats[name] += float(value)
         self._stats["time/steps"] += 1
+        return due
 
     def write(self, done: int, more: Mapping[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, summed over all workers, with ``more``, and start anew;

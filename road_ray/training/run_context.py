@@ -7,14 +7,14 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from road_ray.data.batching import Batch, BatchTotals
+from road_ray.data.batching import BatchTotals
 from road_ray.errors import ResourceError
 from road_ray.models.config import Attention
 from road_ray.training.checkpoint_directory import Checkpoints
@@ -70,7 +70,7 @@ class RunContext:
     step: int = 0
     """Last finished step."""
     batch: str = "nothing yet"
-    """Shapes of the batches of the step in progress."""
+    """Shapes of the batches of the step in progress, rows first: ``8 x 128 tokens``."""
     measured: Measured | None = None
     """Result of a run that is ``plan_only``."""
 
@@ -156,12 +156,6 @@ class StopRequest:
             _log.warning("a machine is about to be taken away: saving after step %d", step)
         self._saved_at = time.monotonic()
         return stop, True
-
-
-def shapes(passes: Sequence[Batch]) -> str:
-    """Return the shapes of a step's batches on this worker, rows first: ``8 x 128 tokens``."""
-    sizes = (" x ".join(map(str, batch["input_ids"].shape)) for batch in passes)
-    return f"{', '.join(sizes)} tokens"
 
 
 @contextmanager
