@@ -62,15 +62,11 @@ class PeriodicEvaluation:
         self._training, self._worker = training, training.worker
         self._every = training.config.evaluate_every_steps if training.evaluate else None
         self._patience = training.config.early_stopping.patience
-        self._scores = {int(step): score for step, score in state.get("scores", {}).items()}
+        self.scores = {int(step): score for step, score in state.get("scores", {}).items()}
+        """By step; part of checkpoints, as are the weights of the best evaluation."""
         self.best: dict[str, Tensor] = state.get("best", {})
         """Weights of the best evaluation, on the CPU of rank 0."""
-        self.over = self._is_over()
-
-    @property
-    def memory(self) -> dict[str, Any]:
-        """State to save with checkpoints."""
-        return {"scores": dict(self._scores)}
+        self.over = self._patience is not None and self._is_over(self._patience)
 
     def after_step(self, done: int, *, last: bool) -> bool:
         """Evaluate if it is due; return True if the training ends here. Collective."""
@@ -83,7 +79,7 @@ class PeriodicEvaluation:
             if self._objective is not self._trained:  # the shards need the memory of the device
                 self._objective.to("cpu" if self._worker.is_main else "meta")
             self._worker.barrier()
-            self.over = self._is_over()
+            self.over = self._patience is not None and self._is_over(self._patience)
             if self.over and not last and self._worker.is_main:
                 best, text = self._best_step, f"no better figure in {self._patience} evaluations: "
                 text += f"ended after step {done}, best at step {best}"
@@ -112,7 +108,7 @@ class PeriodicEvaluation:
         if not self._worker.is_main:
             return
         if self._patience is not None:
-            self._scores[done] = score_of(figures, training.config.early_stopping.metric)
+            self.scores[done] = score_of(figures, training.config.early_stopping.metric)
             if self._best_step == done:
                 tensors = named_tensors(objective)
                 self.best = {name: t.to("cpu", copy=True) for name, t in tensors.items()}
@@ -121,13 +117,11 @@ class PeriodicEvaluation:
     @property
     def _best_step(self) -> int:
         """Step of the best evaluation, the first of equals."""
-        return max(self._scores, key=lambda step: (self._scores[step], -step))
+        return max(self.scores, key=lambda step: (self.scores[step], -step))
 
-    def _is_over(self) -> bool:
+    def _is_over(self, patience: int) -> bool:
         """Return True if patience is exhausted; rank 0, which has the scores, decides for all."""
-        if self._patience is None:
-            return False
-        over = sum(step > self._best_step for step in self._scores) >= self._patience
+        over = sum(step > self._best_step for step in self.scores) >= patience
         flag = torch.tensor(float(over), device=self._worker.device)
         return bool(self._worker.total(flag))
 

@@ -131,16 +131,8 @@ class LossGuard:
         self._unread: list[tuple[int, StepResult, Tensor]] = []
         self._blocked: Tensor | None = None
         self._num_spikes = 0
-        # Checkpoints of older versions lack them.
-        self._recent = deque[float](state.get("losses", ()), maxlen=_WINDOW_STEPS)
-
-    @property
-    def memory(self) -> dict[str, Any]:
-        """State to save with checkpoints, so that a resumed run makes the same decisions. Calls
-        ``check`` first.
-        """
-        self.check()
-        return {"losses": list(self._recent)}
+        # Part of checkpoints, so that a resumed run makes the same decisions; older ones lack them.
+        self.recent = deque[float](state.get("losses", ()), maxlen=_WINDOW_STEPS)
 
     def update(self, step: int, result: StepResult, norm: Tensor) -> None:
         """Make the update of ``step``. Raises ``DivergedError`` for a non-finite loss or gradient
@@ -175,7 +167,7 @@ class LossGuard:
                 "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
                 f"  kept: {kept}; the update was not made"
             )
-        journal, largest = self._training.journal, max(self._recent, default=0.0)
+        journal, largest = self._training.journal, max(self.recent, default=0.0)
         if not self.is_spike(loss):
             return
         rows = {"datasets": result.datasets, "rows": _rows_of(result)}
@@ -190,10 +182,10 @@ class LossGuard:
         """Add a loss; return True if it is more than twice the largest of the last 50, of which
         there must be at least ten, and one above 0.
         """
-        limit = _FACTOR * max(self._recent, default=loss)
-        spike = len(self._recent) >= _LEAST_STEPS and loss > limit > 0
+        limit = _FACTOR * max(self.recent, default=loss)
+        spike = len(self.recent) >= _LEAST_STEPS and loss > limit > 0
         # A spike counts as the limit: the next one is seen too, a new level soon is none.
-        self._recent.append(limit if spike else loss)
+        self.recent.append(limit if spike else loss)
         return spike
 
 

@@ -100,8 +100,9 @@ def train(objective: Objective, steps: Steps, training: Training) -> dict[str, f
             wait = last or stopped or save_now
             if wait or done % config.save_every_steps == 0:
                 with record_function("checkpoint"):
-                    memory = guard.memory | evaluation.memory | report.memory
-                    saver.save(done, memory, evaluation.best, wait=wait)
+                    guard.check()  # its losses are those of all steps then
+                    memory = {"losses": [*guard.recent], "scores": evaluation.scores}
+                    saver.save(done, memory | report.memory, evaluation.best, wait=wait)
             if stopped and not last:
                 raise _interrupted(done, training)
     evaluation.finish()
