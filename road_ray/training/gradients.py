@@ -151,32 +151,32 @@ class LossGuard:
         """Check the losses of the steps since the last call; waits for the device."""
         unread, self._unread = self._unread, []
         for step, result, norm in unread:
-            self._check(step, result, norm)
+            loss, largest = float(result.loss), max(self.recent, default=0.0)
+            if not torch.isfinite(norm + result.loss):
+                raise self._diverged(step, result, norm)
+            if not self.is_spike(loss):
+                continue
+            self._num_spikes += 1
+            rows = {"datasets": result.datasets, "rows": _rows_of(result)}
+            text = f"step {step}: the loss jumped to {loss:.4g}; the largest of the steps before "
+            text += f"was {largest:.4g}\n  data: {', '.join(result.datasets)}; "
+            text += "the rows of this and of further jumps are in events.jsonl"
+            told = text if self._num_spikes <= _MOST_WARNINGS else ""
+            figures = {"step": step, "loss": loss, "largest_before": largest}
+            self._training.journal.event("loss_spike", told, warn=True, **figures, **rows)
 
-    def _check(self, step: int, result: StepResult, norm: Tensor) -> None:
-        loss, datasets = float(result.loss), ", ".join(result.datasets)
-        if not torch.isfinite(norm + result.loss):
-            self._saver.finish()
-            kept = self._training.checkpoints.newest() or "no checkpoint yet"
-            bad = [name for name, (total, _) in result.sums.items() if not total.isfinite().all()]
-            where = ", ".join(bad) or "no loss term of this worker"
-            raise DivergedError(
-                f"step {step}: gradient norm {float(norm)}, loss {loss}\n"
-                f"  not finite: {where}; data: {datasets}; "
-                f"rows on this worker: {_rows_of(result)}\n"
-                "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
-                f"  kept: {kept}; the update was not made"
-            )
-        journal, largest = self._training.journal, max(self.recent, default=0.0)
-        if not self.is_spike(loss):
-            return
-        rows = {"datasets": result.datasets, "rows": _rows_of(result)}
-        text = f"step {step}: the loss jumped to {loss:.4g}; the largest of the steps before was "
-        text += f"{largest:.4g}\n  data: {datasets}; the rows of this and of further jumps are in "
-        self._num_spikes += 1
-        told = f"{text}events.jsonl" if self._num_spikes <= _MOST_WARNINGS else ""
-        figures = {"step": step, "loss": loss, "largest_before": largest}
-        journal.event("loss_spike", told, warn=True, **figures, **rows)
+    def _diverged(self, step: int, result: StepResult, norm: Tensor) -> DivergedError:
+        self._saver.finish()
+        kept = self._training.checkpoints.newest() or "no checkpoint yet"
+        bad = [name for name, (total, _) in result.sums.items() if not total.isfinite().all()]
+        where = ", ".join(bad) or "no loss term of this worker"
+        return DivergedError(
+            f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
+            f"  not finite: {where}; data: {', '.join(result.datasets)}; "
+            f"rows on this worker: {_rows_of(result)}\n"
+            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
+            f"  kept: {kept}; the update was not made"
+        )
 
     def is_spike(self, loss: float) -> bool:
         """Add a loss; return True if it is more than twice the largest of the last 50, of which
