@@ -105,6 +105,7 @@ class Training:
     context: RunContext = field(default_factory=RunContext)
 
 
+@dataclass
 class StopRequest:
     """Context manager in which the first SIGTERM or SIGINT only sets ``requested``; a second one
     acts as usual.
@@ -112,11 +113,10 @@ class StopRequest:
     Outside the main thread, where Python cannot catch signals, only the ``RunContext`` is read.
     """
 
-    def __init__(self, context: RunContext | None = None) -> None:
-        self.requested = False
-        self._context = context or RunContext()
-        self._handlers: dict[int, Any] = {}  # the former ones, by signal
-        self._saved_at = -math.inf  # time.monotonic() of the last checkpoint for a preemption
+    context: RunContext = field(default_factory=RunContext)
+    requested: bool = False
+    _handlers: dict[int, Any] = field(default_factory=dict)  # the former ones, by signal
+    _saved_at: float = -math.inf  # time.monotonic() of the last checkpoint for a preemption
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
@@ -124,21 +124,18 @@ class StopRequest:
                 self._handlers[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._restore()
-
     def _handle(self, *_: object) -> None:
         self.requested = True
-        self._restore()
+        self.__exit__()
 
-    def _restore(self) -> None:
+    def __exit__(self, *_: object) -> None:
         while self._handlers:
             number, handler = self._handlers.popitem()
             signal.signal(number, handler)
 
     def after_step(self, step: int, worker: Worker) -> tuple[bool, bool]:
         """Return two flags, equal on all workers: stop now, and save now but continue."""
-        context = self._context
+        context = self.context
         context.step = step
         due = context.check_preemption and time.monotonic() - self._saved_at > _SAVE_AGAIN_SECONDS
         stop = self.requested or context.stop.is_set()
