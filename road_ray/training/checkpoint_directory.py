@@ -15,6 +15,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,16 +45,16 @@ _LOCAL = arrow.LocalFileSystem()
 _log = logging.getLogger(__name__)
 
 
+@dataclass
 class Checkpoints:
     """The committed checkpoints of one run, ``root/step-NNNNNNNN``, written by one process.
 
     ``on_event(kind, **fields)``, such as a journal's, is told a damaged checkpoint that is skipped.
     """
 
-    def __init__(
-        self, root: Path, *, keep: int = 2, on_event: Callable[..., object] = lambda *_, **__: None
-    ) -> None:
-        self.root, self.keep, self._on_event = Path(root), keep, on_event
+    root: Path
+    keep: int = 2
+    on_event: Callable[..., object] = lambda *_, **__: None
 
     def prepare(self) -> None:
         """Create the directory, remove leftovers of killed processes, and check that it is
@@ -91,7 +92,7 @@ class Checkpoints:
                 if not is_disk_error(error):
                     raise
                 raise self._write_error(error) from error
-        for path in [path for path in self._committed() if step_of(path) < step][self.keep - 1 :]:
+        for path in [p for p, of in self._committed().items() if of < step][self.keep - 1 :]:
             discard(path)
         return final
 
@@ -102,8 +103,8 @@ class Checkpoints:
         """
         freed, committed = 0, self._committed()
         if committed and not keep:  # first: checkpoints that a kill in between leaves are found
-            write_json_atomic(self.root / REMOVED, {"step": step_of(committed[0])})
-        for path in committed[keep:]:
+            write_json_atomic(self.root / REMOVED, {"step": max(committed.values())})
+        for path in [*committed][keep:]:
             freed += sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
             discard(path)
         return freed
@@ -120,7 +121,7 @@ class Checkpoints:
                 return path
             damage.append(f"{path}, by its {MANIFEST}: {'; '.join(problems)}")
             _log.warning("damaged checkpoint skipped: %s", damage[-1])
-            self._on_event("checkpoint_damaged", path=str(path), problems=problems)
+            self.on_event("checkpoint_damaged", path=str(path), problems=problems)
         if damage:
             raise CheckpointError(
                 f"{self.root}: every checkpoint is damaged, and a run never restarts silently:"
@@ -138,10 +139,10 @@ class Checkpoints:
             )
         return None
 
-    def _committed(self) -> list[Path]:
-        """Return committed directories, damaged or not, newest first."""
-        paths = [path for path in self.root.glob("step-*") if _COMMITTED.fullmatch(path.name)]
-        return sorted(paths, key=step_of, reverse=True)
+    def _committed(self) -> dict[Path, int]:
+        """Return committed directories, damaged or not, with their finished steps, newest first."""
+        found = [(_COMMITTED.fullmatch(path.name), path) for path in self.root.glob("step-*")]
+        return {path: step for step, path in sorted((int(m[1]), p) for m, p in found if m)[::-1]}
 
     def _write_error(self, error: Exception) -> ResourceError:
         kept = next(iter(self._committed()), "nothing; no checkpoint had been committed")
@@ -166,11 +167,6 @@ def verify(directory: Path) -> list[str]:
 def has_checkpoints(root: Path) -> bool:
     """Return True if a run has checkpoints, or had them until it finished."""
     return (root / REMOVED).is_file() or any(root.glob("step-*"))
-
-
-def step_of(path: Path) -> int:
-    """Return the number of finished steps of a committed checkpoint."""
-    return int(path.name.removeprefix("step-"))
 
 
 def changed_inputs(
@@ -263,4 +259,4 @@ class RemoteCopy:
         """Return the names of the copies, the newest first."""
         entries = self._files.get_file_info(arrow.FileSelector(self._base, allow_not_found=True))
         names = [entry.base_name for entry in entries if _COMMITTED.fullmatch(entry.base_name)]
-        return sorted(names, key=lambda name: step_of(Path(name)), reverse=True)
+        return sorted(names, key=lambda name: int(name.removeprefix("step-")), reverse=True)
