@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ from road_ray.training.run_context import Training
 
 _log = logging.getLogger(__name__)
 
-_GATHERED = StateDictOptions(full_state_dict=True, cpu_offload=True)
+# Whole, on the CPU, under all names; copies only of what is elsewhere. Other workers than rank 0
+# get none. Collective: a worker may hold only a shard.
+GATHERED = StateDictOptions(full_state_dict=True, cpu_offload=True)
 # Tied weights have one of their names, and a head without a step has no optimizer state.
 _GIVEN = StateDictOptions(full_state_dict=True, strict=False)
 
@@ -51,21 +54,13 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensors[name].detach() for name in first_names.values()}
 
 
-def gathered_weights(trained: nn.Module) -> dict[str, Tensor]:
-    """Return the weights, whole, on the CPU, under all their names; they are not copies there.
-    Other workers than rank 0 get none. Collective.
-    """
-    gathered: dict[str, Any] = get_model_state_dict(trained, options=_GATHERED)
-    return gathered
-
-
 def gathered_optimizer(
     trained: nn.Module, optimizer: Optimizer
 ) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """Return copies of the optimizer's tensors, named ``PARAMETER/STATE``, and its parameter
     groups. Other workers than rank 0 get none. Collective.
     """
-    gathered: dict[str, Any] = get_optimizer_state_dict(trained, optimizer, options=_GATHERED)
+    gathered: dict[str, Any] = get_optimizer_state_dict(trained, optimizer, options=GATHERED)
     # What is on a device has been copied already, except counts of steps, which may be on the host.
     on_host = next(trained.parameters()).device.type == "cpu"
     tensors = {
@@ -74,12 +69,6 @@ def gathered_optimizer(
         for name, value in state.items()
     }
     return tensors, gathered.get("param_groups", [])
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors that share no memory to a safetensors file."""
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    save_file(contiguous, path, metadata={"format": "pt"})
 
 
 def restore(
@@ -125,7 +114,7 @@ def load_weights(trained: nn.Module, directory: Path) -> None:
     set_model_state_dict(trained, weights, options=_GIVEN)
 
 
-class AsyncSaver:
+class AsyncSaver(AbstractContextManager["AsyncSaver"]):
     """Writes checkpoints of one training, one at a time, on rank 0.
 
     The next call raises the error of a failed write.
@@ -154,8 +143,7 @@ class AsyncSaver:
         evaluation; collective. With ``wait`` it is on the disk on return, for all workers.
         """
         self.finish()
-        # Collective: a worker may hold only a shard.
-        weights = gathered_weights(self._trained)
+        weights = get_model_state_dict(self._trained, options=GATHERED)
         tensors, groups = gathered_optimizer(self._trained, self._optimizer)
         if self._worker.is_main:
             self._twin = self._twin or _copy_on_cpu(self._objective)
@@ -170,9 +158,6 @@ class AsyncSaver:
                 self.finish()
         if wait:
             self._worker.barrier()
-
-    def __enter__(self) -> AsyncSaver:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Wait for the write in progress; an error of the loop takes precedence over its error."""
@@ -193,9 +178,9 @@ class AsyncSaver:
         self, step: int, state: str, twin: Objective, files: Mapping[str, Mapping[str, Tensor]]
     ) -> None:
         def write(directory: Path) -> dict[str, str]:
-            write_tensors(directory / "model.safetensors", named_tensors(twin))
-            for name, tensors in files.items():
-                write_tensors(directory / f"{name}.safetensors", tensors)
+            for file, tensors in {"model": named_tensors(twin), **files}.items():
+                contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+                save_file(contiguous, directory / f"{file}.safetensors", metadata={"format": "pt"})
             (directory / "state.json").write_text(state, encoding="utf-8")
             twin.export(directory / "hf")
             if self._tokenizer is not None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.base import Objective
-from road_ray.training.checkpoint_state import gathered_weights, named_tensors
+from road_ray.training.checkpoint_state import GATHERED, named_tensors
 from road_ray.training.run_context import Training
 
 _log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class PeriodicEvaluation:
         """Copy the current weights, where they are sharded, into the objective of rank 0.
         Collective.
         """
-        weights = gathered_weights(self._trained)
+        weights = get_model_state_dict(self._trained, options=GATHERED)
         if self._worker.is_main:
             self._objective.load_state_dict(weights)
 

@@ -15,7 +15,6 @@ from road_ray.training.checkpoint_state import (
     gathered_optimizer,
     named_tensors,
     restore,
-    write_tensors,
 )
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.optimizer import build_optimizer
@@ -26,8 +25,8 @@ from tests.training import conftest as tiny
 def test_a_checkpoint_of_another_model_or_version_and_a_damaged_file_are_refused(tmp_path):
     objective = tiny.supervised()
     tensors, groups = gathered_optimizer(objective, build_optimizer(objective, OptimizerConfig()))
-    write_tensors(tmp_path / "model.safetensors", named_tensors(objective))
-    write_tensors(tmp_path / "optimizer.safetensors", tensors)
+    save_file(named_tensors(objective), tmp_path / "model.safetensors")
+    save_file(tensors, tmp_path / "optimizer.safetensors")
     state = {"optimizer": groups}
 
     def refused(message, objective=objective, state=state):
