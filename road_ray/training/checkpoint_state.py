@@ -146,7 +146,14 @@ class AsyncSaver(AbstractContextManager["AsyncSaver"]):
         weights = get_model_state_dict(self._trained, options=GATHERED)
         tensors, groups = gathered_optimizer(self._trained, self._optimizer)
         if self._worker.is_main:
-            self._twin = self._twin or _copy_on_cpu(self._objective)
+            if self._twin is None:  # in host memory: a GPU may have no room for a second model
+                buffers, parameters = self._objective.buffers(), self._objective.parameters()
+                copies: dict[int, Any] = {id(x): x.detach().to("cpu", copy=True) for x in buffers}
+                copies |= {
+                    id(x): nn.Parameter(x.detach().to("cpu", copy=True), x.requires_grad)
+                    for x in parameters
+                }
+                self._twin = copy.deepcopy(self._objective, copies).eval()
             self._twin.load_state_dict(weights)
             files = {"optimizer": tensors} | ({"best": best} if best else {})
             state = {"step": step, **(memory or {}), "optimizer": groups}
@@ -198,14 +205,3 @@ class AsyncSaver(AbstractContextManager["AsyncSaver"]):
         except ResourceError as error:  # an event: the checkpoint itself is there
             journal = self._training.journal
             journal.event("mirror_failed", str(error), warn=True, checkpoint=directory.name)
-
-
-def _copy_on_cpu(objective: Objective) -> Objective:
-    """Return a copy whose tensors are in host memory from the start; a GPU may have no room for a
-    second model.
-    """
-    copies: dict[int, Any] = {id(b): b.detach().to("cpu", copy=True) for b in objective.buffers()}
-    for weight in objective.parameters():
-        there = weight.detach().to("cpu", copy=True)
-        copies[id(weight)] = nn.Parameter(there, requires_grad=weight.requires_grad)
-    return copy.deepcopy(objective, copies).eval()
