@@ -233,7 +233,7 @@ def evaluate(
             ),
             pad_id=pad_id_of(prepared.tokenizer),
             precision=precision,
-            on_rows=partial(log.part, f"evaluating {name}"),
+            on_rows=partial(log.console.part, f"evaluating {name}"),
             group=worker,
         )
         if not worker.is_main:

@@ -10,9 +10,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
@@ -27,7 +28,7 @@ _FURTHER = 4  # figures of a training beside loss and speed
 Kind = Literal["rich", "plain", "quiet"]
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """Rows, events and final figures of one run directory; a context manager.
 
     ``enabled=False``, for workers that do not lead, writes and shows nothing. ``trackers`` are
@@ -46,7 +47,7 @@ class Journal:
     ) -> None:
         self.run_dir, self.enabled = Path(run_dir), enabled
         kind: Kind | None = console if enabled else "quiet"
-        self._console = Console(kind, total_steps)
+        self.console = Console(kind, total_steps)
         self._trackers: dict[str, Tracker] = {}
         for name in ("metrics.jsonl", "events.jsonl") if enabled else ():
             cut_torn_line(self.run_dir / name)
@@ -64,17 +65,12 @@ class Journal:
             return
         row = {name: _number(value) for name, value in metrics.items()}
         self._append("metrics.jsonl", {"step": step, **row})
-        self._console.show(step, row)
+        self.console.show(step, row)
         for name, tracker in list(self._trackers.items()):
             try:
                 tracker.log(step, row)
             except Exception as error:
                 self._drop(name, error)
-
-    def part(self, title: str, done: int, total: int) -> None:
-        """Show the progress of work without steps, such as an evaluation; nothing is written."""
-        if self.enabled:
-            self._console.part(title, done, total)
 
     def event(self, kind: str, text: str = "", *, warn: bool = False, **fields: object) -> None:
         """Write an event, such as a fault, a restart or a replaced teacher, and log its ``text``;
@@ -103,20 +99,14 @@ class Journal:
             final = {name: _number(value) for name, value in metrics.items()}
             write_json_atomic(self.run_dir / "metrics.json", final)
 
-    def close(self, *, failed: bool = False) -> None:
-        """Close the trackers; ``failed`` is passed on to them."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the trackers, which are told if the block failed."""
         for name, tracker in list(self._trackers.items()):
             try:
-                tracker.close(failed)
+                tracker.close(kind is not None)
             except Exception as error:
                 self._drop(name, error)
         self._trackers = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close(failed=kind is not None)
 
     def _drop(self, name: str, error: Exception) -> None:
         self._trackers.pop(name, None)
