@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -186,38 +187,38 @@ def _number(value: Any) -> float:
     return value if type(value) in (int, float) else float(value)
 
 
+@dataclass
 class Console:
     """Lines on standard error: the first, the last, evaluations, one every ``EVERY_SECONDS``."""
 
-    def __init__(self, kind: Kind | None = None, total_steps: int | None = None) -> None:
-        self._is_quiet, self._total = kind == "quiet", total_steps
-        self._started: dict[str, tuple[float, float]] = {}  # time and part done, by title
-        self._last_line: dict[str, float] = {}
+    kind: Kind | None = None
+    total_steps: int | None = None
+    # By title: the time and the part done at the start, and the time of the last line.
+    _shown: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show a row: the latest losses and speed, or figures of an evaluation."""
-        of = f"/{self._total}" if self._total else ""
+        of = f"/{self.total_steps}" if self.total_steps else ""
         now = any(name.startswith("eval/") for name in metrics)
-        now = now or step == self._total or "step" not in self._started
-        self._move("step", step, self._total, f"{step}{of}", summary(metrics), now=now)
+        now = now or step == self.total_steps or "step" not in self._shown
+        self._move("step", step, self.total_steps, f"{step}{of}", summary(metrics), now=now)
 
     def part(self, title: str, done: int, total: int) -> None:
         """Show the progress of work without steps, such as an evaluation, if it is long."""
         self._move(title, done, total, f"{done:,}/{total:,}", "", now=False)
         if done >= total:
-            del self._started[title]
-            self._last_line.pop(title, None)
+            del self._shown[title]
 
     def _move(
         self, title: str, done: float, total: float | None, steps: str, text: str, *, now: bool
     ) -> None:
         """Write a line if it is due or wanted ``now``."""
         at = time.monotonic()
-        began, first = self._started.setdefault(title, (at, done))
-        due = now or at - self._last_line.setdefault(title, at) >= EVERY_SECONDS
-        if self._is_quiet or not due:
+        began, first, last_line = self._shown.setdefault(title, (at, done, at))
+        due = now or at - last_line >= EVERY_SECONDS
+        if self.kind == "quiet" or not due:
             return
-        self._last_line[title] = at
+        self._shown[title] = (began, first, at)
         parts = [f"{title} {steps}", text]
         if total is not None and done > first:
             seconds = (at - began) / (done - first) * (total - done)
