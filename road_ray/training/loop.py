@@ -255,7 +255,7 @@ class StepMetrics:
 
     def write(self, done: int, more: Mapping[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, summed over all workers, with ``more``, and start anew;
-        collective.
+        collective. ``time/mfu`` is the model FLOPs utilization, between 0 and 1; padding counts.
         """
         sums, stats = self._totals()
         tokens, positions, examples, steps = map(stats.pop, _SIZES)
@@ -266,20 +266,17 @@ class StepMetrics:
         row["time/examples_per_second"] = examples / stats["time/step_seconds"]
         self._sums.clear()
         self._stats.clear()
-        self.row = {**row, **more, "time/mfu": self._utilization(row, passes)}
-        self._training.journal.write(done, self.row)
-
-    def _utilization(self, row: Mapping[str, float], passes: Sequence[Batch]) -> float:
-        """Return the model FLOPs utilization, between 0 and 1; padding counts. The FLOPs of a step
-        are counted at the first row, and again when batches have become twice as long.
-        """
+        # The FLOPs of a step are counted at the first row, and again when batches have become twice
+        # as long: attention takes more FLOPs a token then.
         width = max(batch["attention_mask"].shape[-1] for batch in passes)
         given = self._worker, self._autocast
-        if width >= 2 * self._counted_width:  # attention takes more FLOPs a token then
+        if width >= 2 * self._counted_width:
             self._counted_width = width
-            positions = sum(batch["attention_mask"].numel() for batch in passes)
+            counted = sum(batch["attention_mask"].numel() for batch in passes)
             flops = sum(forward_flops(self._trained, batch, *given) for batch in passes)
-            self._flops_per_position = (1 + BACKWARD) * flops / max(positions, 1)
-        rate = peak_flops(self._worker.device, self._autocast or torch.float32)
+            self._flops_per_position = (1 + BACKWARD) * flops / max(counted, 1)
+        peak = peak_flops(self._worker.device, self._autocast or torch.float32) * self._worker.size
         positions_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
-        return self._flops_per_position * positions_per_second / (rate * self._worker.size)
+        mfu = self._flops_per_position * positions_per_second / peak
+        self.row = {**row, **more, "time/mfu": mfu}
+        self._training.journal.write(done, self.row)

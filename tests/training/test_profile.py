@@ -1,10 +1,11 @@
 """Measured steps of a plan, model FLOPs utilization, operations of an encoder."""
 
+import time
+
 import pytest
 import torch
 
 from road_ray.training import loop, profile
-from road_ray.training.loop import StepMetrics
 from road_ray.training.profile import forward_flops
 from road_ray.training.worker import Worker
 from tests.training import conftest as tiny
@@ -53,11 +54,11 @@ def test_the_share_is_operations_over_rate(monkeypatch, tmp_path):
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     flops = forward_flops(objective, batch, ALONE, None)
     monkeypatch.setattr(loop, "peak_flops", lambda device, dtype: 1000.0 * flops)
-    metrics = StepMetrics(objective, tiny.training(tmp_path), None, {})
-    places = batch["attention_mask"].numel()
-    # Ten such steps a second, a quarter of whose places are padding: 3 * 10 / 1000.
-    row = {"time/tokens_per_second": 10 * places * 0.75, "data/padding_fraction": 0.25}
-    assert metrics._utilization(row, [batch]) == pytest.approx(0.03)
+    metrics = loop.StepMetrics(objective, tiny.training(tmp_path), None, {})
+    batch["attention_mask"][:, :2] = 0  # padding counts
+    metrics.add(1, loop.StepResult(), [batch], 0.0, time.perf_counter() - 10.0)
+    metrics.write(1, {}, [batch])
+    assert metrics.row["time/mfu"] == pytest.approx(3 / 10 / 1000, rel=0.01)  # 10 seconds a step
 
 
 @pytest.mark.parametrize(
