@@ -20,12 +20,9 @@ def printable(text: str, keep: str = "") -> str:
     """Return the text on one line and in reading order: characters that would break lines, tables
     or the reading direction are shown as ``\\n`` or ``\\u202e``, except for those in ``keep``.
     """
-
-    def escaped(match: re.Match[str]) -> str:
-        mark = match[0]
-        return mark if mark in keep else mark.encode("unicode_escape").decode("ascii")
-
-    return _UNPRINTABLE.sub(escaped, text)
+    for mark in {*_UNPRINTABLE.findall(text)} - {*keep}:
+        text = text.replace(mark, mark.encode("unicode_escape").decode("ascii"))
+    return text
 
 
 def aligned(rows: Sequence[Mapping[str, object]]) -> str:
