@@ -9,6 +9,8 @@ _SECONDARY = re.compile(
     "|(best|no_answer|majority|truncated)_.*|(answerability|quac_.*)_accuracy|predicted_labels|lrap"
     "|entity_(precision|recall)|temperature|ece(_calibrated)?|threshold|.*_(deviation|median|best)"
 )
+# Ends of the names of scores of always predicting the most frequent label.
+BASELINES = ("/majority_accuracy", "/majority_micro_f1")
 # Control characters, marks that change the reading direction, line and paragraph separators,
 # byte order marks, lone surrogates (bytes of a file name that are not UTF-8).
 _UNPRINTABLE = re.compile(
@@ -62,11 +64,6 @@ def is_principal(name: str) -> bool:
     return name.startswith("eval/") and not _SECONDARY.fullmatch(last)
 
 
-def is_baseline(name: str) -> bool:
-    """Return True for the scores of always predicting the most frequent label."""
-    return name.startswith("eval/") and name.endswith(("/majority_accuracy", "/majority_micro_f1"))
-
-
 def notes(metrics: Mapping[str, object]) -> list[str]:
     """Return what makes principal metrics misleading: a model that predicts one label for every
     row or word, rows that were truncated.
@@ -105,7 +102,7 @@ def metrics_table(metrics: Mapping[str, float]) -> str:
     if there are any, those of several runs with their deviation, median and best, and GLUE's.
     """
     evaluated = [name for name in metrics if name.startswith("eval/")]
-    chosen = [name for name in evaluated if is_principal(name) or is_baseline(name)]
+    chosen = [name for name in evaluated if is_principal(name) or name.endswith(BASELINES)]
     chosen += [name for name in ("glue/electra", "glue/leaderboard") if name in metrics]
     shown = chosen or evaluated or list(metrics)
     if not shown:

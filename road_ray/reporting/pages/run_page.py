@@ -27,7 +27,7 @@ from road_ray.reporting.pages.page import (
 from road_ray.reporting.plots import SERIES, Plot, add_legend, logarithmic, mark_points, new_plot
 from road_ray.reporting.records.comparison_table import published_line
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
-from road_ray.reporting.text_tables import duration, is_baseline, is_principal, metric_title
+from road_ray.reporting.text_tables import BASELINES, duration, is_principal, metric_title
 from road_ray.system.files import read_json
 
 # Metrics of a pre-training that stand among the tiles.
@@ -105,7 +105,7 @@ def _result(run: RunRecord) -> list[Block]:
         return ["No final metrics."]
     rows: list[Row] = []
     for name, value in run.metrics.items():
-        if is_principal(name) or is_baseline(name):
+        if is_principal(name) or name.endswith(BASELINES):
             dataset, metric = _parts(name)
             papers = None if run.limits else published_line(dataset, metric) or None
             shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
