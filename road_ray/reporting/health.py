@@ -137,19 +137,17 @@ def time_split(run: RunRecord) -> dict[str, float]:
     The wait for teachers happens while the next batch is fetched, so it is subtracted from the data
     time.
     """
-    step = _mean(run, "time/step_seconds")
+    means = []
+    for name in ("step_seconds", "teacher_wait_seconds", "data_seconds"):
+        values = [value for _, value in run.series(f"time/{name}")]
+        values = values[1:] if len(values) > 2 else values  # the first includes the start-up
+        means.append(sum(values) / len(values) if values else 0.0)
+    step, waited, fetched = means
     if not step:
         return {}
-    teachers = min(_mean(run, "time/teacher_wait_seconds"), step)
-    data = max(_mean(run, "time/data_seconds") - teachers, 0.0)
+    teachers = min(waited, step)
+    data = max(fetched - teachers, 0.0)
     return {DATA: data, TEACHERS: teachers, MODEL: max(step - data - teachers, 0.0)}
-
-
-def _mean(run: RunRecord, name: str) -> float:
-    """Return the mean over the run without its first row, which includes the start-up."""
-    values = [value for _, value in run.series(name)]
-    values = values[1:] if len(values) > 2 else values
-    return sum(values) / len(values) if values else 0.0
 
 
 def advice(run: RunRecord, split: dict[str, float]) -> list[str]:
