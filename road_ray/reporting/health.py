@@ -21,72 +21,65 @@ _SAME = ": the same few tokens: lower optimizer.peak_lr or objective.discriminat
 _SAME += "objective.options.temperature"
 
 
-def _check(name: str, reading: str, state: State, about: str) -> Row:
-    return [name, Cell(reading, state=state), about]
+_Check = tuple[str, str, State, str]  # name, reading, verdict, reason
 
 
 def checks(run: RunRecord) -> list[Row]:
     """Return every health check that applies to this run: name, reading with a verdict, reason."""
-    return [*_losses(run), *_gradients(run), *_teachers(run), *_metrics(run)]
+    found = [*_of_training(run), *_of_results(run)]
+    return [[name, Cell(reading, state=state), about] for name, reading, state, about in found]
 
 
-def _losses(run: RunRecord) -> Iterator[Row]:
-    """Check that all values are finite, and compare the last quarter of each training loss with the
-    first, for at most three losses.
+def _of_training(run: RunRecord) -> Iterator[_Check]:
+    """Check that all values are finite, the last quarter of each of at most three training losses
+    against the first, the share of clipped gradients, and what a discriminator has to detect.
     """
     if names := run.names("train/"):
         broken = sum(1 for row in run.rows if any(row.get(n, 0) is None for n in names))
         about = f"{broken} of {len(run.rows)} rows have a loss or gradient that is not finite"
         reading = f"{1 - broken / len(run.rows):.0%}"
-        yield _check("finite", reading, "bad" if broken else "good", about)
+        yield "finite", reading, "bad" if broken else "good", about
     for name in loss_names(run)[:3]:
         values = [value for _, value in run.series(name)]
         if quarter := len(values) // 4:
             before, after = sum(values[:quarter]) / quarter, sum(values[-quarter:]) / quarter
             fall = (before - after) / abs(before) if before else 0.0
+            state: State = "good" if fall > 0.02 else "fair" if fall > -0.05 else "bad"
             about = f"mean of the first quarter {before:.3g}, of the last {after:.3g}"
-            state = _state(fall, good=0.02, fair=-0.05)
-            yield _check(f"{name.removeprefix('train/')} loss", f"{-fall:+.0%}", state, about)
-
-
-def _gradients(run: RunRecord) -> Iterator[Row]:
-    """Check the share of clipped gradients, and what a discriminator has to detect."""
+            yield f"{name.removeprefix('train/')} loss", f"{-fall:+.0%}", state, about
     norms = [value for _, value in run.series("train/grad_norm")]
     limit = run.settings.get("optimizer.max_grad_norm")
     if norms and isinstance(limit, int | float) and limit > 0:
         share = sum(norm > limit for norm in norms) / len(norms)
         about = f"share of rows above optimizer.max_grad_norm = {limit:g}"
         about += "" if share < 0.9 else ": the limit determines the step size, not the gradient"
-        yield _check("clipped", f"{share:.0%}", "good" if share < 0.9 else "fair", about)
+        yield "clipped", f"{share:.0%}", "good" if share < 0.9 else "fair", about
     if (area := run.last("train/detection_auc")) is not None:
-        state = _state(area, good=0.7, fair=0.55)
+        state = "good" if area > 0.7 else "fair" if area > 0.55 else "bad"
         about = "area under the ROC curve of the discriminator; 0.5 is guessing"
-        about += _GUESSING if state == "bad" else ""
-        yield _check("detection", f"{area:.2f}", state, about)
+        yield "detection", f"{area:.2f}", state, about + (_GUESSING if state == "bad" else "")
     if (entropy := run.last("train/generator_entropy")) is not None:
-        state = _state(entropy, good=0.02, fair=0.02)
+        state = "good" if entropy > 0.02 else "bad"
         about = "in nats, of what the generator samples" + (_SAME if state == "bad" else "")
-        yield _check("generator entropy", f"{entropy:.2f}", state, about)
+        yield "generator entropy", f"{entropy:.2f}", state, about
     if (replaced := run.last("train/replaced_fraction")) is not None:
         about = "tokens that the generator replaced; with few of them there is little to detect"
-        yield _check("replaced", f"{replaced:.1%}", "good" if replaced > 0.04 else "fair", about)
+        yield "replaced", f"{replaced:.1%}", "good" if replaced > 0.04 else "fair", about
 
 
-def _teachers(run: RunRecord) -> Iterator[Row]:
+def _of_results(run: RunRecord) -> Iterator[_Check]:
+    """Check how far teachers differ, what a model abstains on or predicts always, truncated rows,
+    and rows that were trained on.
+    """
+    state: State
     counts = right_counts(run)
     if len(counts) > 1 and (total := sum(counts)):
         wrong, split = counts[0] / total, sum(counts[1:-1]) / total
         about = "rows on which some teachers are right and some wrong; only on these does a "
         about += "weighting rule differ from the mean"
-        yield _check("teachers divided", f"{split:.1%}", "good" if split > 0.02 else "fair", about)
-        state = _state(-wrong, good=-0.3, fair=-0.6)
-        yield _check("all teachers wrong", f"{wrong:.0%}", state, "on rows of the training set")
-
-
-def _metrics(run: RunRecord) -> Iterator[Row]:
-    """Check what a model abstains on or predicts always, truncated rows, and rows that were trained
-    on.
-    """
+        yield "teachers divided", f"{split:.1%}", "good" if split > 0.02 else "fair", about
+        state = "good" if wrong < 0.3 else "fair" if wrong < 0.6 else "bad"
+        yield "all teachers wrong", f"{wrong:.0%}", state, "on rows of the training set"
     for name, value in run.metrics.items():
         start, _, last = name.rpartition("/")
         dataset = start.rpartition("/")[2]
@@ -94,20 +87,16 @@ def _metrics(run: RunRecord) -> Iterator[Row]:
         if last == "no_answer_predicted" and total and value is not None:
             silent, true = value / total, (run.metrics.get(f"{start}/no_answer_total") or 0) / total
             about = f"questions left unanswered; {true:.0%} have no answer"
-            state: State = "good" if abs(silent - true) < 0.2 else "fair"
+            state = "good" if abs(silent - true) < 0.2 else "fair"
             if silent > 0.95 and true < 0.9:
                 state, about = "bad", f"{about}. The model has learnt to abstain, not to answer"
-            yield _check(f"abstains on {dataset}", f"{silent:.0%}", state, about)
+            yield f"abstains on {dataset}", f"{silent:.0%}", state, about
         if last == "overlap_with_train" and value:
             about = "evaluated rows that are also training rows: these metrics are too high"
-            yield _check(f"overlap on {dataset}", f"{value:.0f}", "bad", about)
+            yield f"overlap on {dataset}", f"{value:.0f}", "bad", about
     for note in notes(run.metrics):
         dataset, _, about = note.partition(": ")
-        yield _check(f"predictions on {dataset}", "note", "fair", about)
-
-
-def _state(value: float, *, good: float, fair: float) -> State:
-    return "good" if value > good else "fair" if value > fair else "bad"
+        yield f"predictions on {dataset}", "note", "fair", about
 
 
 def is_loss(name: str) -> bool:
