@@ -207,21 +207,20 @@ def _empty_figures() -> Iterator[Any]:
     """The page of a run has its figures, but empty: to draw them takes longer than a tiny run.
     Gives what draws them.
     """
-    from road_ray.reporting import plots
+    from markupsafe import Markup
 
-    drawn = plots._drawn
+    from road_ray.reporting.plots import inline_svg
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_drawn", lambda _: "<svg></svg>")
-        yield drawn
+        patch.setattr("road_ray.reporting.pages.page.inline_svg", lambda _: Markup("<svg></svg>"))
+        yield inline_svg
 
 
 @pytest.fixture(scope="module")
 def drawn_figures(_empty_figures: Any) -> Iterator[None]:
     """Figures of pages are drawn, as for users."""
-    from road_ray.reporting import plots
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_drawn", _empty_figures)
+        patch.setattr("road_ray.reporting.pages.page.inline_svg", _empty_figures)
         yield
 
 

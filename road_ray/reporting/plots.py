@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from warnings import catch_warnings
 
 from road_ray.reporting.text_tables import printable
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 Format = Literal["svg", "png", "pdf"]
 ASSETS = Path(__file__).parent / "pages" / "assets"
+_STYLE = ASSETS / "plots.mplstyle"
 SERIES = ("#0b63c5", "#d1600a", "#12855f", "#a3338f", "#927600", "#4c6fae", "#b8334a", "#5c6878")
 _RANKS = ("#b0bca6", "#5db0b0", "#1e386d")
 _POINTS = 72  # of an inch: one unit of an SVG is one point
@@ -30,34 +30,32 @@ _PNG_DPI = 3 * _POINTS
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A figure of matplotlib with its title and a note. ``wide`` ones span the page."""
+    """A figure of matplotlib with its axes, a title and a note. ``wide`` ones span the page."""
 
     title: str
     figure: Figure
+    axes: Axes
     note: str = ""
     wide: bool = False
-
-    @property
-    def axes(self) -> Axes:
-        """Return the axes that were made first."""
-        return self.figure.axes[0]
 
 
 def new_plot(
     title: str, x: str = "", y: str = "", *, note: str = "", wide: bool = False, height: int = 250
 ) -> Plot:
     """Return an empty plot with the labels of its axes; ``height`` is in points."""
+    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with _style():
+    with mpl.rc_context(fname=_STYLE):
         size = ((1140 if wide else 400) / _POINTS, height / _POINTS)
-        axes = Figure(size, layout="constrained").add_subplot()
+        figure = Figure(size, layout="constrained")
+        axes = figure.add_subplot()
         axes.set_xlabel(short_label(x), loc="right")
         axes.set_title(short_label(y), loc="left")
         axes.set_prop_cycle(color=SERIES)
         axes.locator_params(nbins=6)
         axes.locator_params(axis="x", integer=x in ("step", "trial"))
-        return Plot(title, axes.figure, note, wide)  # type: ignore[arg-type]
+        return Plot(title, figure, axes, note, wide)
 
 
 def rank_colors(ranks: Sequence[float | None]) -> list[Any]:
@@ -66,12 +64,6 @@ def rank_colors(ranks: Sequence[float | None]) -> list[Any]:
 
     scale = LinearSegmentedColormap.from_list("ranks", _RANKS)
     return [SERIES[0] if rank is None else scale(rank) for rank in ranks]
-
-
-def mark_points(plot: Plot, points: Sequence[tuple[float, float]]) -> None:
-    """Draw points that stand out."""
-    for x, y in points:
-        plot.axes.plot(x, y, "o", color=SERIES[1], markeredgecolor="black")
 
 
 def add_legend(plot: Plot) -> None:
@@ -141,9 +133,15 @@ def short_label(text: str, most: int = 48) -> str:
 
 def inline_svg(plot: Plot) -> Markup:
     """Return the plot as an ``<svg>`` element. All text in it is escaped."""
+    import matplotlib as mpl
     from markupsafe import Markup, escape
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    svg = _drawn(plot).partition("<svg")[2]
+    target = StringIO()
+    # Warnings are of labels in a script that the font lacks; `savefig` would draw twice.
+    with mpl.rc_context(fname=_STYLE), catch_warnings(action="ignore"):
+        FigureCanvasSVG(plot.figure).print_svg(target)  # type: ignore[no-untyped-call]
+    svg = target.getvalue().partition("<svg")[2]
     svg = svg[svg.index(">") + 1 :].replace(' target="_blank"', "")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # those of several figures would clash
@@ -154,17 +152,10 @@ def inline_svg(plot: Plot) -> Markup:
     return Markup(head + svg)
 
 
-def _drawn(plot: Plot) -> str:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    target = StringIO()
-    with _style():  # `savefig` would draw twice
-        FigureCanvasSVG(plot.figure).print_svg(target)  # type: ignore[no-untyped-call]
-    return target.getvalue()
-
-
 def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Path]:
     """Write one file per plot, with its title, numbered in the order of the page."""
+    import matplotlib as mpl
+
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for number, plot in enumerate(plots, start=1):
@@ -173,15 +164,6 @@ def save_plots(plots: Sequence[Plot], directory: Path, kind: Format) -> list[Pat
         plot.figure.set_facecolor("white")
         plot.figure.suptitle(short_label(plot.title, 60), x=0.01, ha="left", weight="bold")
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)  # undated
-        with _style():
+        with mpl.rc_context(fname=_STYLE), catch_warnings(action="ignore"):
             plot.figure.savefig(paths[-1], format=kind, dpi=_PNG_DPI, metadata=metadata)
     return paths
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    import matplotlib as mpl
-
-    with mpl.rc_context(fname=ASSETS / "plots.mplstyle"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a label in a script that the font lacks
-        yield

@@ -24,7 +24,7 @@ from road_ray.reporting.pages.page import (
     filled,
     setting,
 )
-from road_ray.reporting.plots import SERIES, Plot, add_legend, logarithmic, mark_points, new_plot
+from road_ray.reporting.plots import SERIES, Plot, add_legend, logarithmic, new_plot
 from road_ray.reporting.records.comparison_table import published_line
 from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
 from road_ray.reporting.text_tables import BASELINES, duration, is_principal, metric_title
@@ -234,7 +234,8 @@ def curves(run: RunRecord) -> list[Plot]:
             add_legend(plot)
         if name.startswith("train/grad_norm") and all(y > 0 for _, y in points):
             logarithmic(plot.axes.yaxis, [y for _, y in points])
-        mark_points(plot, best)
+        for point in best:
+            plot.axes.plot(*point, "o", color=SERIES[1], markeredgecolor="black")
         plots.append(plot)
     return plots
 
@@ -323,5 +324,6 @@ def _thresholds(name: str, curve: list[list[float]], threshold: float) -> Plot:
         plot.axes.plot(thresholds, column, label=title)
     add_legend(plot)
     here = min(curve, key=lambda row: abs(row[0] - threshold))
-    mark_points(plot, [(here[0], here[1]), (here[0], here[2])])
+    for score in here[1:3]:
+        plot.axes.plot(here[0], score, "o", color=SERIES[1], markeredgecolor="black")
     return plot
