@@ -56,10 +56,6 @@ class Table:
     trials: Sequence[int] = ()
     note: str = ""
 
-    def __bool__(self) -> bool:
-        """Return True if there are rows."""
-        return bool(self.rows)
-
     @cached_property
     def cells(self) -> list[list[Cell]]:
         """Return the rows with every value formatted."""
@@ -122,8 +118,8 @@ class Page:
 
 
 def filled(sections: Sequence[Section]) -> list[Section]:
-    """Return the sections without empty blocks, and only those that have a block."""
-    full = [replace(one, blocks=[block for block in one.blocks if block]) for one in sections]
+    """Return the sections without empty blocks and tables, and only those that have a block."""
+    full = [replace(s, blocks=[b for b in s.blocks if getattr(b, "rows", b)]) for s in sections]
     return [section for section in full if section.blocks]
 
 
@@ -133,9 +129,9 @@ def render(page: Page, place: Path = Path()) -> str:
     return page_html.render(page=page, place=place)
 
 
-def _link(target: Path | None, place: Path) -> str:
+def _link(target: Path, place: Path) -> str:
     """Return the link from a page in ``place`` to an existing file; else an empty text."""
-    if target is None or not target.is_file():
+    if not target.is_file():
         return ""
     return quote(os.fsencode(os.path.relpath(target.resolve(), place.resolve())))
 
