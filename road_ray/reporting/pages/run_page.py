@@ -6,7 +6,7 @@ the confusion matrix, reliability diagram, scores by no-answer threshold, mistak
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from road_ray.errors import RoadError, first_line
@@ -64,7 +64,7 @@ def run_page(run: RunRecord) -> Page:
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     tiles = []
     for name, value in list(headline(run.metrics).items())[:4]:
-        dataset, metric = _parts(name)
+        *_, dataset, metric = "", *name.split("/", 2)[1:]  # labels may have slashes
         known = "" if run.limits else published_line(dataset, metric, 1)
         remark = run.limits[-1] if run.limits else known and f"paper: {known}"
         tiles.append((f"{dataset} {metric_title(metric)}", f"{value:.2f}", remark))
@@ -94,47 +94,37 @@ def headline(metrics: Mapping[str, object]) -> dict[str, float]:
     return {name: value for name, value in shown.items() if name not in plain}
 
 
-def _parts(name: str) -> tuple[str, str]:
-    """Return data set and metric: ``eval/squad_v2/f1`` gives ``squad_v2``, ``f1``."""
-    pieces = name.split("/", 2)  # labels may have slashes
-    return pieces[1] if len(pieces) > 2 else "", pieces[-1]
-
-
 def _result(run: RunRecord) -> list[Block]:
+    """Return the principal metrics, the scores of questions with and without answer of data sets
+    that have both, and all metrics, folded.
+    """
     if not run.metrics:
         return ["No final metrics."]
-    rows: list[Row] = []
+    rows, by_answer = list[Row](), list[Row]()
     for name, value in run.metrics.items():
         if is_principal(name) or name.endswith(BASELINES):
-            dataset, metric = _parts(name)
+            *_, dataset, metric = "", *name.split("/", 2)[1:]
             papers = None if run.limits else published_line(dataset, metric) or None
             shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
             rows.append([dataset, metric_title(metric), shown, papers])
+        if name.endswith("/NoAns_exact") and name.replace("NoAns", "HasAns") in run.metrics:
+            start = name.removesuffix("NoAns_exact")
+            tuned = f"{start}at_threshold_exact" in run.metrics
+            prefix = f"{start}at_threshold_" if tuned else start
+            for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
+                scores = [run.metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
+                count = int(run.metrics.get(f"{start}{group}total") or 0)
+                cells = (cell(score, ".2f") for score in scores)
+                by_answer.append([start.split("/")[1], title, count, *cells])
     names = ["data set", "metric", "value", "published"][: 4 if any(row[3] for row in rows) else 3]
     table = Table(names, [row[: len(names)] for row in rows])
     if not rows:  # of a pre-training
         trained = {name: x for name, x in run.metrics.items() if name.startswith("train/")}
         table = Table(["metric", "value"], [[curve_title(n), x] for n, x in trained.items()])
+    note = "At the stored no-answer threshold where there is one, else at 0."
+    answers = Table(["data set", "questions", "number", "EM", "F1"], by_answer, note=note)
     every = "\n".join(f"{name:<44}{value}" for name, value in run.metrics.items())
-    folded = Folded(f"all {len(run.metrics)} metrics", every)
-    return [table, *_by_answerability(run.metrics), folded]
-
-
-def _by_answerability(metrics: Mapping[str, Any]) -> Iterable[Table]:
-    """Yield the scores of questions with and without answer, if a data set has both."""
-    rows: list[Row] = []
-    for name in metrics:
-        if not name.endswith("/NoAns_exact") or name.replace("NoAns", "HasAns") not in metrics:
-            continue
-        start = name.removesuffix("NoAns_exact")
-        prefix = f"{start}at_threshold_" if f"{start}at_threshold_exact" in metrics else start
-        for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
-            scores = [metrics.get(f"{prefix}{group}{score}") for score in ("exact", "f1")]
-            count = int(metrics.get(f"{start}{group}total") or 0)
-            rows.append([start.split("/")[1], title, count, *(cell(s, ".2f") for s in scores)])
-    if rows:
-        note = "At the stored no-answer threshold where there is one, else at 0."
-        yield Table(["data set", "questions", "number", "EM", "F1"], rows, note=note)
+    return [table, answers, Folded(f"all {len(run.metrics)} metrics", every)]
 
 
 def _time(run: RunRecord) -> list[Block]:
