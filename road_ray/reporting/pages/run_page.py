@@ -26,7 +26,13 @@ from road_ray.reporting.pages.page import (
 )
 from road_ray.reporting.plots import SERIES, Plot, add_legend, logarithmic, new_plot
 from road_ray.reporting.records.comparison_table import published_line
-from road_ray.reporting.records.run_record import CONFIG, RunRecord, ancestors, describe_model
+from road_ray.reporting.records.run_record import (
+    CONFIG,
+    ROUTINE,
+    RunRecord,
+    ancestors,
+    describe_model,
+)
 from road_ray.reporting.text_tables import BASELINES, duration, is_principal, metric_title
 from road_ray.system.files import read_json
 
@@ -159,10 +165,10 @@ def _events(run: RunRecord) -> list[Block]:
         rest = "; ".join(
             f"{k}: {setting(v)}" for k, v in event.items() if k not in ("time", "kind")
         )
-        if event in run.faults:
-            rows.append([when, kind, rest])
-        else:
+        if kind in ROUTINE:
             routine.append(f"{when}  {kind}  {rest}")
+        else:
+            rows.append([when, kind, rest])
     blocks: list[Block] = [Table(["time (UTC)", "what", "details"], rows)]
     if run.rows and not rows:
         blocks.append("None recorded.")

@@ -32,7 +32,7 @@ _VERB_OF_KEY = {
 }
 _NO_RUNS = ("checkpoints", "hf")  # directories within a run
 # Kinds of events of every undisturbed run.
-_ROUTINE = (
+ROUTINE = (
     *("initialized", "phase", "stopped_early", "best_checkpoint"),
     "checkpoints_removed",
     "teachers_proven",
@@ -72,7 +72,7 @@ class RunRecord:
     @property
     def faults(self) -> list[dict[str, Any]]:
         """Return the events that do not belong to an undisturbed run."""
-        return [event for event in self.events if event.get("kind") not in _ROUTINE]
+        return [event for event in self.events if event.get("kind") not in ROUTINE]
 
     @property
     def limits(self) -> list[str]:
