@@ -51,12 +51,10 @@ def run_page(run: RunRecord) -> Page:
         Section("Result", _result(run), note if evaluated else ""),
         Section("Curves", [curves(run)]),
         Section("Health", [Table(["check", "reading", "meaning"], checks(run))], about_health),
-        Section("Time", _time(run)),
-        Section("Teachers", _teachers(run)),
+        *_time_and_teachers(run),
         Section("Predictions", prediction_figures(run)),
         Section("Faults", _events(run)),
-        Section("Lineage", _lineage(run)),
-        Section("Set-up", _setup(run)),
+        *_origin(run),
     ]
     keys = ("data.datasets", "data.dataset", "data.corpus")
     on = next(filter(None, map(run.settings.get, keys)), None)
@@ -133,26 +131,20 @@ def _result(run: RunRecord) -> list[Block]:
     return [table, answers, Folded(f"all {len(run.metrics)} metrics", every)]
 
 
-def _time(run: RunRecord) -> list[Block]:
-    split = time_split(run)
-    if not split:
-        return []
-    parts: list[Row] = [[name, 1000 * s] for name, s in split.items() if s > 0]
-    whole = ["the whole step", 1000 * sum(split.values())]
-    table = Table(["mean over steps", "ms"], [*parts, whole])
-    return [table, advice(run, split)]
-
-
-def _teachers(run: RunRecord) -> list[Block]:
+def _time_and_teachers(run: RunRecord) -> list[Section]:
+    """Return where the time of a mean step goes, and how often teachers were right."""
+    times, right = list[Block](), list[Block]()
+    if split := time_split(run):
+        rows: list[Row] = [[name, 1000 * s] for name, s in split.items() if s > 0]
+        rows.append(["the whole step", 1000 * sum(split.values())])
+        times = [Table(["mean over steps", "ms"], rows), advice(run, split)]
     counts = right_counts(run)
-    total, most = sum(counts), len(counts) - 1
-    if not total:
-        return []
-    rows: list[Row] = [
-        [f"{number} of {most}", 100 * count / total] for number, count in enumerate(counts)
-    ]
-    note = f"Of {total:,.0f} training rows (for spans: of starts and ends)."
-    return [Table(["teachers that were right", "% of rows"], rows, note=note)]
+    if total := sum(counts):
+        most = len(counts) - 1
+        rows = [[f"{number} of {most}", 100 * count / total] for number, count in enumerate(counts)]
+        note = f"Of {total:,.0f} training rows (for spans: of starts and ends)."
+        right = [Table(["teachers that were right", "% of rows"], rows, note=note)]
+    return [Section("Time", times), Section("Teachers", right)]
 
 
 def _events(run: RunRecord) -> list[Block]:
@@ -177,23 +169,22 @@ def _events(run: RunRecord) -> list[Block]:
     return blocks
 
 
-def _lineage(run: RunRecord) -> list[Block]:
-    """Return a table of this model, its ancestors and its teachers."""
+def _origin(run: RunRecord) -> list[Section]:
+    """Return the table of this model, its ancestors and its teachers, and how it was made."""
     own = [("this model", str(run.directory), run.model)] if run.model else []  # no evaluation
     rows = [
         [role, where, describe_model(facts), str(facts.get("weights_sha256") or "")[:12] or None]
         for role, where, facts in [*own, *ancestors(run)]
     ]
-    return [Table(["", "where", "what", "weights"], rows)]
-
-
-def _setup(run: RunRecord) -> list[Block]:
     parts = {"environment": run.environment, "configuration": run.config}
     texts = {name: json.dumps(x, indent=2, default=str) for name, x in parts.items() if x}
     if run.config:
         words = [run.verb, str(run.directory / CONFIG), "--run-dir", f"{run.directory}-again"]
         texts = {"to repeat this run": shlex.join(["road", *words])} | texts
-    return [Folded(title, text) for title, text in texts.items()]
+    return [
+        Section("Lineage", [Table(["", "where", "what", "weights"], rows)]),
+        Section("Set-up", [Folded(title, text) for title, text in texts.items()]),
+    ]
 
 
 _TITLES = {
