@@ -155,27 +155,26 @@ def read_run(directory: Path) -> RunRecord:
     """Return the run in ``directory``, with secrets masked. Files that cannot be read are listed in
     ``problems``.
     """
-    problems: list[str] = []
-
-    def read(name: str, reader: Callable[[Path], Any]) -> Any:
-        path = directory / name
+    files: dict[str, tuple[str, Callable[[Path], Any]]] = {
+        "config": (CONFIG, lambda path: read_yaml(path).values),
+        "environment": ("environment.json", read_json),
+        "rows": ("metrics.jsonl", read_metrics),
+        "metrics": ("metrics.json", read_json),
+        "events": ("events.jsonl", read_rows),
+        "model": ("hf/road_ray.json", read_json),
+    }
+    found, problems = dict[str, Any](), list[str]()
+    for part, (name, reader) in files.items():
         try:
-            return reader(path) if path.is_file() else None
+            if (directory / name).is_file() and (content := reader(directory / name)):
+                found[part] = content
         except (OSError, RoadError) as error:
             why = " ".join(str(error).splitlines()[:3])
             problems.append(f"{name} is damaged and left out: {why}")
-            return None
-
-    return RunRecord(
-        directory,
-        config=redact(read(CONFIG, lambda path: read_yaml(path).values) or {}),
-        environment=redact(read("environment.json", read_json) or {}),
-        rows=read("metrics.jsonl", read_metrics) or [],
-        metrics=read("metrics.json", read_json) or {},
-        events=[redact(event) for event in read("events.jsonl", read_rows) or []],
-        model=redact(read("hf/road_ray.json", read_json) or {}),
-        problems=tuple(problems),
-    )
+    for part in found.keys() & {"config", "environment", "model"}:
+        found[part] = redact(found[part])
+    found["events"] = [redact(event) for event in found.get("events", ())]
+    return RunRecord(directory, **found, problems=tuple(problems))
 
 
 _DEEPEST = 8
