@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
@@ -26,9 +26,6 @@ from road_ray.reporting.records.run_record import (
 )
 from road_ray.reporting.text_tables import metric_title, metrics_table, printable
 from road_ray.system.files import without_places
-
-if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
 
 _PIPELINES = {
     "ForQuestionAnswering": "question-answering",
@@ -113,20 +110,36 @@ def _code(text: object, language: str | None = None) -> str:
 
 
 def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]) -> str:
-    """Return the front matter for the Hub: tags, pipeline, data sets and a ``model-index``."""
-    from huggingface_hub import ModelCardData
+    """Return the front matter for the Hub: tags, pipeline, data sets, and the principal metrics as
+    ``model-index``.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
 
     model = run.model
     pipeline = next((name for end, name in _PIPELINES.items() if kind.endswith(end)), None)
     made_up = run.settings.get("data.root") == "miniature"  # not on the Hub
-    results = [*_results(pipeline or "fill-mask", metrics, run, made_up=made_up)]
+    results = []
+    for name, value in headline(metrics).items():
+        _, dataset, metric = name.split("/", 2)
+        hub = None if made_up else _hub(dataset, run)
+        result = EvalResult(
+            task_type=pipeline or "fill-mask",
+            dataset_type="miniature" if made_up else hub.path if hub else printable(dataset),
+            dataset_name=printable(dataset),
+            # The Hub merges the results of one type, configuration and split.
+            dataset_config=hub.configuration if hub else printable(dataset) if made_up else None,
+            dataset_split=hub.splits.get("dev", "validation") if hub else "dev",
+            metric_type=_METRICS.get(metric, printable(metric)),
+            metric_name=printable(metric_title(metric)),
+            metric_value=round(float(value), 4),
+        )
+        results.append(result)
     known = [_hub(str(name), run) for name in model.get("datasets") or () if not made_up]
-    hub = [place.path for place in known if place is not None]
     fields: dict[str, Any] = {
         "library_name": "transformers",
         "tags": ["road_ray", *(printable(str(x)) for x in (family, model.get("task")) if x)],
         "pipeline_tag": pipeline,
-        "datasets": list(dict.fromkeys(hub)) or None,
+        "datasets": list(dict.fromkeys(place.path for place in known if place)) or None,
         "metrics": sorted({result.metric_type for result in results}) or None,
         "base_model": _on_the_hub(str(model.get("init") or "")),
     }
@@ -140,28 +153,6 @@ def _on_the_hub(init: str) -> str | None:
     owner, _, name = init.partition("/")
     local = "/" in name or not name or owner in ("runs", ".", "..", "~") or Path(owner).exists()
     return None if local or not owner else init
-
-
-def _results(
-    task: str, metrics: Mapping[str, object], run: RunRecord, *, made_up: bool
-) -> Iterable[EvalResult]:
-    """Yield the principal metrics as entries of the Hub's ``model-index``."""
-    from huggingface_hub import EvalResult
-
-    for name, value in headline(metrics).items():
-        _, dataset, metric = name.split("/", 2)
-        hub = None if made_up else _hub(dataset, run)
-        yield EvalResult(
-            task_type=task,
-            dataset_type="miniature" if made_up else hub.path if hub else printable(dataset),
-            dataset_name=printable(dataset),
-            # The Hub merges the results of one type, configuration and split.
-            dataset_config=hub.configuration if hub else printable(dataset) if made_up else None,
-            dataset_split=hub.splits.get("dev", "validation") if hub else "dev",
-            metric_type=_METRICS.get(metric, printable(metric)),
-            metric_name=printable(metric_title(metric)),
-            metric_value=round(float(value), 4),
-        )
 
 
 def _hub(name: str, run: RunRecord) -> Hub | None:
