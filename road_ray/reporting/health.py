@@ -9,7 +9,7 @@ from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.text_tables import notes
 
 # Metrics of training rows that are not losses: the ``metrics`` of objectives.
-_NO_LOSS = re.compile(
+NO_LOSS = re.compile(
     r"train/(grad_norm.*|lr|kd_weight|detection_.*|.*_(accuracy|entropy|reward|fraction|soft)|"
     r".*_accuracy_replaced)"
 )
@@ -99,14 +99,9 @@ def _of_results(run: RunRecord) -> Iterator[_Check]:
         yield f"predictions on {dataset}", "note", "fair", about
 
 
-def is_loss(name: str) -> bool:
-    """Return True for a training loss on labels, such as ``train/squad_v2``."""
-    return name.startswith("train/") and not _NO_LOSS.fullmatch(name)
-
-
 def loss_names(run: RunRecord) -> list[str]:
-    """Return the names of the training losses on labels."""
-    return [name for name in run.names("train/") if is_loss(name)]
+    """Return the names of the training losses on labels, such as ``train/squad_v2``."""
+    return [name for name in run.names("train/") if not NO_LOSS.fullmatch(name)]
 
 
 def right_counts(run: RunRecord) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from road_ray.errors import RoadError, first_line
-from road_ray.reporting.health import advice, checks, is_loss, loss_names, right_counts, time_split
+from road_ray.reporting.health import NO_LOSS, advice, checks, loss_names, right_counts, time_split
 from road_ray.reporting.pages.page import (
     Block,
     Cell,
@@ -234,7 +234,8 @@ def curve_title(name: str) -> str:
         return _TITLES[name]
     if not name.startswith("train/"):
         return f"{plain.split('/')[0]}, {metric_title(plain.split('/')[-1])}"
-    return f"Loss on {plain} (nats)" if is_loss(name) else plain.replace("_", " ").capitalize()
+    other = NO_LOSS.fullmatch(name)
+    return plain.replace("_", " ").capitalize() if other else f"Loss on {plain} (nats)"
 
 
 def prediction_figures(run: RunRecord) -> list[Block]:
