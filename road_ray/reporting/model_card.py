@@ -67,7 +67,7 @@ def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
         model=model,
         kind=kind,
         front=_front(kind, family, run, metrics),
-        title=_plain(run.name if run.config else kind),
+        title=_plain(run.directory.resolve().name if run.config else kind),
         family=family,
         version=version("road-ray"),
         figures=metrics_table(metrics),
@@ -144,7 +144,7 @@ def _front(kind: str, family: str, run: RunRecord, metrics: Mapping[str, object]
         "base_model": _on_the_hub(str(model.get("init") or "")),
     }
     if results:
-        fields |= {"model_name": printable(run.name), "eval_results": results}
+        fields |= {"model_name": printable(run.directory.resolve().name), "eval_results": results}
     return f"---\n{ModelCardData(**fields).to_yaml()}\n---"
 
 

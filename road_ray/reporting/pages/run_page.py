@@ -62,7 +62,8 @@ def run_page(run: RunRecord) -> Page:
     if not run.finished:
         about.append(f"Not finished: the last row is of step {run.steps:,}.")
     about += run.problems
-    return Page(run.name, " ".join(about), f"road {run.verb}", _tiles(run), filled(sections))
+    name = run.directory.resolve().name
+    return Page(name, " ".join(about), f"road {run.verb}", _tiles(run), filled(sections))
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:

@@ -54,11 +54,6 @@ class RunRecord:
     model: ModelFacts = field(default_factory=dict)  # hf/road_ray.json
     problems: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """Return the name of the run directory."""
-        return self.directory.resolve().name
-
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Return the configuration by dotted key."""
