@@ -13,7 +13,7 @@ from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.plots import save_plots
 from road_ray.reporting.records.comparison_table import TABLE
 from road_ray.reporting.records.run_record import is_run, read_run, runs_below
-from road_ray.reporting.records.sweep_record import is_sweep, read_sweep
+from road_ray.reporting.records.sweep_record import JOURNAL, RECORD, read_sweep
 from road_ray.system.files import write_text_atomic
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def page_of(paths: Sequence[Path]) -> Page:
     """
     path = paths[0]
     if len(paths) == 1:
-        if is_sweep(path):
+        if (path / JOURNAL).is_file() or (path / RECORD).is_file():
             return sweep_page(read_sweep(path))
         if (path / TABLE).is_file():
             return experiment_page(path)

@@ -199,11 +199,6 @@ def best_of(trials: Iterable[Any], larger: Sequence[bool]) -> list[Any]:
     ]
 
 
-def is_sweep(directory: Path) -> bool:
-    """Return True if a directory is a sweep directory."""
-    return any((directory / name).is_file() for name in (JOURNAL, RECORD))
-
-
 def read_sweep(directory: Path) -> Sweep:
     """Return the sweep in ``directory``. Raises ``DataError`` if its study cannot be read."""
     try:

@@ -10,7 +10,8 @@ import pytest
 from road_ray.errors import DataError
 from road_ray.reporting.pages.page import Table, render
 from road_ray.reporting.pages.sweep_page import curves, figures, front, surface, sweep_page
-from road_ray.reporting.records.sweep_record import Sweep, is_sweep, read_sweep
+from road_ray.reporting.records.sweep_record import Sweep, read_sweep
+from road_ray.reporting.report import page_of
 from tests.sweeps import study_of
 
 
@@ -164,6 +165,5 @@ def test_a_sweep_without_a_complete_trial_has_its_history(tmp_path):
 
 def test_a_study_that_cannot_be_opened_is_told(tmp_path):
     (tmp_path / "study.journal").write_text("")
-    assert is_sweep(tmp_path)
     with pytest.raises(DataError, match="holds no study"):
-        read_sweep(tmp_path)
+        page_of([tmp_path])
