@@ -7,8 +7,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,7 +41,7 @@ class Verb:
     @property
     def config(self) -> type[Config]:
         """The configuration class."""
-        return cast("type[Config]", _imported(self.config_at))
+        return cast("type[Config]", resolve_name(f"road_ray.{self.config_at}"))
 
     @property
     def docstring(self) -> str:
@@ -65,12 +65,7 @@ class Verb:
     @property
     def run(self) -> Callable[..., Run]:
         """The recipe: configuration in, run out."""
-        return cast("Callable[..., Run]", _imported(self.recipe_at))
-
-
-def _imported(address: str) -> Any:
-    module, name = address.split(":")
-    return getattr(import_module(f"road_ray.{module}"), name)
+        return cast("Callable[..., Run]", resolve_name(f"road_ray.{self.recipe_at}"))
 
 
 VERBS: dict[str, Verb] = {
@@ -180,7 +175,7 @@ def configuration_class(name: str) -> type[Config]:
             f"{name!r} has no configuration{did_you_mean(name, CONFIGURABLE)}\n"
             f"  allowed: {', '.join(CONFIGURABLE)}"
         )
-    return cast("type[Config]", _imported(_FILES[name]))
+    return cast("type[Config]", resolve_name(f"road_ray.{_FILES[name]}"))
 
 
 def keys_of(verbs: Iterable[str]) -> list[str]:
