@@ -249,9 +249,7 @@ def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, o
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for part, below in items:
-            steps = (schema.step(member, part) for member in schema.members(node))
-            for inner in (inner for inner in steps if inner):
-                yield from _mistyped(below, inner, (*key, part))
+            yield from _mistyped(below, at(node, (part,)) or {}, (*key, part))
         return
     is_truth = isinstance(value, bool)
     as_number = is_truth and bool(takes & _NUMBERS) and not takes & {"boolean", ""}

@@ -55,7 +55,7 @@ def _resolved(part: Any, sections: Mapping[str, Any], default: Any = UNSET) -> A
         return part
     if "$ref" in part:
         section = sections[part["$ref"].rpartition("/")[2]]
-        part = section | {"x-about": _one_line(section.get("description", ""))} | part
+        part = section | {"x-about": section.get("description", "")} | part
     if default is UNSET:
         default = part.get("default", UNSET)
     schema = {name: value for name, value in part.items() if name not in _LEFT_OUT}
@@ -73,13 +73,9 @@ def _resolved(part: Any, sections: Mapping[str, Any], default: Any = UNSET) -> A
             schema["properties"][name]["x-required"] = True
     elif default is not UNSET:
         schema["default"] = default
-    if "description" in schema:
-        schema["description"] = _one_line(schema["description"])
+    for name in {"description", "x-about"} & schema.keys():  # docstrings, as one line
+        schema[name] = " ".join(schema[name].split()).replace("``", "`")
     return schema
-
-
-def _one_line(docstring: str) -> str:
-    return " ".join(docstring.split()).replace("``", "`")
 
 
 def members(node: Node) -> list[Node]:
@@ -106,39 +102,32 @@ def properties(node: Node) -> dict[str, Node]:
 
 def is_section(node: Node) -> bool:
     """Return True for a key that takes nothing but a section."""
-    return all("properties" in m for m in members(node)) and not is_optional(node)
+    return all("properties" in part for part in node.get("anyOf", [node]))
 
 
 def choices(node: Node) -> list[Any]:
     """Return the values that a key is restricted to, and those of a registry."""
-    found = [*node.get("enum", ()), *(c for m in members(node) for c in _choices(m))]
+    parts = [node, *members(node)]  # one that has a single choice has it as `const`
+    found = [c for part in parts for c in (*part.get("enum", ()), part.get("const"))]
     return [value for value in dict.fromkeys(found) if value is not None]
-
-
-def _choices(member: Node) -> list[Any]:
-    return [member["const"]] if "const" in member else member.get("enum", [])
 
 
 def at(kind: type[BaseModel] | Node, key: Key) -> Node | None:
     """Return the node of a key of a class or of its schema, or None if it has no such key."""
     node: Node | None = schema_of(kind) if isinstance(kind, type) else kind
     for part in key:
-        steps = (step(member, part) for member in members(node or {}))
-        node = next((step for step in steps if step is not None), None)
+        found: list[Node | None] = []
+        for member in members(node or {}):
+            if isinstance(part, str):  # a key of a section or a mapping
+                below = member.get("properties", {}).get(part) or member.get("additionalProperties")
+                found.append({} if below is True else below or None)
+            else:  # an item of a list: each has a node, or all have one
+                items = member.get("items")
+                found += items[part : part + 1] if isinstance(items, list) else [items]
+        node = next((below for below in found if below is not None), None)
         if node is None:
             return None
     return node
-
-
-def step(member: Node, part: str | int) -> Node | None:
-    """Return the node one step below: a key of a section or a mapping, an item of a list."""
-    if isinstance(part, str):
-        below = member.get("properties", {}).get(part) or member.get("additionalProperties")
-        return {} if below is True else below or None
-    items = member.get("items")
-    if isinstance(items, list):
-        return items[part] if part < len(items) else None
-    return items
 
 
 def known_keys(node: Node, above: Key = ()) -> Iterator[str]:
@@ -197,8 +186,8 @@ def allowed(node: Node) -> str:
 
 
 def _allowed(member: Node) -> str:
-    if listed := _choices(member):
-        return " or ".join(map(format_value, listed))
+    if {"enum", "const"} & member.keys():
+        return " or ".join(map(format_value, member.get("enum") or [member["const"]]))
     kind = member.get("type")
     if "properties" in member:
         return f"a section with the keys {', '.join(member['properties']) or '(none)'}"
