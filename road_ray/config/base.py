@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from road_ray.config.schema import flatten
-from road_ray.config.secrets import refuse_secret
+from road_ray.config.secrets import secret_in
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Config")
@@ -42,32 +42,35 @@ class Config(BaseModel):
 
     @field_validator("*", mode="after")
     @classmethod
-    def _checked_values(cls, value: object) -> Any:
-        return _checked(value)
+    def _checked(cls, value: Any) -> Any:
+        """Return a value with ``~`` expanded in every path of it, at any depth.
 
-
-def _checked(value: Any) -> Any:
-    """Return a value with ``~`` expanded in every path of it, at any depth.
-
-    Raises ``ValueError`` for an address with a secret, also in a key of a mapping, for a whole
-    number of more than 64 bits, and for the home of an unknown user.
-    """
-    if isinstance(value, dict):
-        return {_checked(name): _checked(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return type(value)(map(_checked, value))
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # as torch takes a seed
-        raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
-    if isinstance(value, str | Path):
-        refuse_secret(str(value))
-    if isinstance(value, Path):
-        if re.match(r"[a-z][a-z0-9+.-]+:/", str(value)):  # of `s3://bucket` is left `s3:/bucket`
-            raise ValueError("is an address\n    allowed: a path, of this machine or a shared disk")
-        try:
-            return value.expanduser()
-        except RuntimeError:
-            raise ValueError("begins with the home of a user who has none here") from None
-    return value
+        Raises ``ValueError`` for an address with a secret, also in a key of a mapping, for a whole
+        number of more than 64 bits, and for the home of an unknown user.
+        """
+        if isinstance(value, dict):
+            return {cls._checked(name): cls._checked(item) for name, item in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return type(value)(map(cls._checked, value))
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:  # as torch takes a seed
+            raise ValueError("is too large\n    allowed: whole numbers of at most 64 bits")
+        if isinstance(value, str | Path) and (secret := secret_in(str(value))):
+            raise ValueError(
+                f"the address holds a key ({secret}), and configurations are recorded\n"
+                "    allowed: an address without user, password, token, key or signature; "
+                "credentials come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, "
+                "MLFLOW_TRACKING_TOKEN) or the storage's credentials file"
+            )
+        if isinstance(value, Path):
+            if re.match(r"[a-z][a-z0-9+.-]+:/", str(value)):  # of `s3://x` is left `s3:/x`
+                raise ValueError(
+                    "is an address\n    allowed: a path, of this machine or a shared disk"
+                )
+            try:
+                return value.expanduser()
+            except RuntimeError:
+                raise ValueError("begins with the home of a user who has none here") from None
+        return value
 
 
 def to_dict(config: BaseModel) -> dict[str, Any]:

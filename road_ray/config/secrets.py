@@ -62,17 +62,6 @@ def masked(text: str) -> str:
     return _ADDRESS.sub(lambda match: MASK if secret_in(match[0]) else match[0], text)
 
 
-def refuse_secret(address: str) -> None:
-    """Raise ``ValueError`` if an address holds a secret."""
-    if secret := secret_in(address):
-        raise ValueError(
-            f"the address holds a key ({secret}), and configurations are recorded\n"
-            "    allowed: an address without user, password, token, key or signature; credentials "
-            "come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, "
-            "MLFLOW_TRACKING_TOKEN) or the storage's credentials file"
-        )
-
-
 def _is_secret(name: str) -> bool:
     """Return True for a parameter, key or environment variable whose value is a secret."""
     name = unquote(name)
