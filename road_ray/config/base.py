@@ -125,13 +125,9 @@ def resume_identity(config: Config) -> dict[str, Any]:
 
 def fixed_values(config: Config, kind: type[Mark] = Mark) -> dict[str, Any]:
     """Return the values by dotted key that have no mark of this kind, nor does a section above."""
-    left_out, values = marked(config, kind), flatten(to_dict(config), keep_empty=True)
-    return {key: value for key, value in values.items() if not is_below(key, left_out)}
-
-
-def is_below(key: str, keys: set[str]) -> bool:
-    """Return True for one of the dotted keys, and for a key of a section among them."""
-    return key in keys or any(key.startswith(f"{above}.") for above in keys)
+    left_out = tuple(f"{key}." for key in marked(config, kind))
+    values = flatten(to_dict(config), keep_empty=True)
+    return {key: value for key, value in values.items() if not f"{key}.".startswith(left_out)}
 
 
 def marked(config: Config, kind: type[Mark], above: str = "") -> set[str]:

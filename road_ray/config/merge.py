@@ -4,6 +4,7 @@ each value.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -42,7 +43,8 @@ def load(
     Raises ``InvalidConfig``, a ``ConfigError``, with every mistake: its line, key, range and
     remedy.
     """
-    merged = _Merged(kind, str(path) if path else "configuration")
+    defaults = schema.default_of(schema.schema_of(kind))
+    merged = _Merged(kind, str(path) if path else "configuration", defaults)
     merged.put(base or {}, "preset")
     if path is not None:
         merged.put_file(path)
@@ -55,7 +57,7 @@ def override(config: T, changes: Overrides) -> T:
     """Return a copy with changed dotted keys: ``override(config, {"optimizer.peak_lr": 1e-4})``, or
     ``["optimizer.peak_lr=1e-4"]``.
     """
-    merged = _Merged(type(config), "configuration")
+    merged = _Merged(type(config), "configuration", {})
     merged.put(to_dict(config), "configuration")
     merged.put_overrides(changes)
     return merged.validated(type(config))
@@ -67,15 +69,15 @@ def preset_named_in(path: Path) -> str | None:
     return None if name is None else str(name)
 
 
+@dataclass
 class _Merged:
     """Values from several sources over the defaults, and the sources, the last first."""
 
-    def __init__(self, kind: type[Config], name: str) -> None:
-        self.kind = kind
-        self.name = name
-        self.values: dict[str, Any] = schema.default_of(schema.schema_of(kind))
-        self.sources: list[tuple[Any, str, Mapping[Key, int]]] = []
-        self.problems: list[Problem] = []
+    kind: type[Config]
+    name: str
+    values: dict[str, Any]
+    sources: list[tuple[Any, str, Mapping[Key, int]]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def put(self, values: Mapping[str, Any], where: str, lines: Mapping[Key, int] = _NONE) -> None:
         """Merge the values of a source, such as ``preset``; those of a file have lines."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from road_ray.config import Config, InvalidConfig, flatten, load, read_yaml, to_dict
-from road_ray.config.base import Extends, FreeOnResume, is_below, marked
+from road_ray.config.base import Extends, FreeOnResume, marked
 from road_ray.config.schema import Key, at
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import changed_inputs, read_own
@@ -57,10 +57,10 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
     """
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / record)))
     now = flatten(to_dict(config))
-    extends = marked(config, Extends)
-    free = marked(config, FreeOnResume) | extends
+    extends = tuple(f"{key}." for key in marked(config, Extends))  # keys, and sections of them
+    free = (*extends, *(f"{key}." for key in marked(config, FreeOnResume)))
     differing = [key for key in sorted({*recorded, *now}) if recorded.get(key) != now.get(key)]
-    changed = [key for key in differing if not is_below(key, free)]
+    changed = [key for key in differing if not f"{key}.".startswith(free)]
     if changed:
         lines = "".join(
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
@@ -72,7 +72,7 @@ def require_same(config: Config, run_dir: Path, record: str = RECORD) -> bool:
             f"  fix: name another run_dir{further}, or repeat the command that began this one\n"
             "  kept: that run, as it is"
         )
-    return any(is_below(key, extends) for key in differing)
+    return any(f"{key}.".startswith(extends) for key in differing)
 
 
 class _Manifest(BaseModel):
