@@ -17,7 +17,7 @@ from road_ray.config import messages, schema
 from road_ray.config.base import Config, to_dict
 from road_ray.config.messages import InvalidConfig
 from road_ray.config.schema import Key, Node, at
-from road_ray.config.yaml_files import parse_value, read_yaml
+from road_ray.config.yaml_files import parse_yaml, read_yaml
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=Config)
@@ -232,7 +232,7 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     takes, is_quoted = schema.types(node), written[:1] in ("'", '"')
     if takes and takes <= {"string", "path"} and not is_quoted:
         return written
-    value = parse_value(written, where)
+    value, _ = parse_yaml(written, where)
     if not isinstance(value, str) or is_quoted or "array" not in schema.types(node):
         return value
     if value in schema.choices(node):
@@ -240,7 +240,7 @@ def _parsed(text: str, node: Node, where: str) -> Any:
     words = [m for m in schema.members(node) if m.get("type") == "string"]
     is_free = any(not {"const", "enum"} & word.keys() for word in words)
     several = "," in value or not is_free
-    return [parse_value(part, where) for part in value.split(",")] if several else value
+    return [parse_yaml(part, where)[0] for part in value.split(",")] if several else value
 
 
 def _mistyped(value: object, node: Node, key: Key = ()) -> Iterator[tuple[Key, object]]:

@@ -45,32 +45,6 @@ def read_yaml(path: Path) -> YamlDocument:
 
     Raises ``InvalidConfig`` with the line of what cannot be used.
     """
-    values, lines = _parsed(_text(path), str(path))
-    values = {} if values is None else values
-    if not isinstance(values, dict):
-        message = "holds a list" if isinstance(values, list) else f"holds {shorten(repr(values))}"
-        allowed = "\n    allowed: a mapping of keys to values"
-        remedy = _data_remedy(path) or "write lines like 'key: value'"
-        raise InvalidConfig([Problem(str(path), message + allowed, remedy)])
-    return YamlDocument(values, lines)
-
-
-def parse_value(text: str, name: str) -> Any:
-    """Return the value of YAML such as ``1e-4`` or ``[1, 2]``; errors start with ``name``."""
-    return _parsed(text, name)[0]
-
-
-def _data_remedy(path: Path) -> str:
-    """Return what to do with a data file in the place of a configuration; empty for others."""
-    if path.suffix.lower() not in DATA_SUFFIXES:
-        return ""
-    return (
-        f"this is data, not a configuration: run `road init {path}`, "
-        f"or add data.corpus={path} to `road pretrain`"
-    )
-
-
-def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -84,16 +58,33 @@ def _text(path: Path) -> str:
         raise InvalidConfig([Problem(str(path), message, "name a readable YAML file")]) from None
     if len(content) > _MOST_BYTES:
         message = f"is larger than {_MOST_BYTES} bytes, too large for a configuration"
-        raise InvalidConfig(
-            [Problem(str(path), message, _data_remedy(path) or "is this a data file?")]
-        )
+        remedy = _data_remedy(path) or "is this a data file?"
+        raise InvalidConfig([Problem(str(path), message, remedy)])
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         message = f"is not UTF-8 (byte 0x{content[error.start]:02x})"
         remedy = _data_remedy(path) or "save it as UTF-8 text"
         raise InvalidConfig([Problem(f"{path}:{line}", message, remedy)]) from None
+    values, lines = parse_yaml(text, str(path))
+    values = {} if values is None else values
+    if not isinstance(values, dict):
+        message = "holds a list" if isinstance(values, list) else f"holds {shorten(repr(values))}"
+        allowed = "\n    allowed: a mapping of keys to values"
+        remedy = _data_remedy(path) or "write lines like 'key: value'"
+        raise InvalidConfig([Problem(str(path), message + allowed, remedy)])
+    return YamlDocument(values, lines)
+
+
+def _data_remedy(path: Path) -> str:
+    """Return what to do with a data file in the place of a configuration; empty for others."""
+    if path.suffix.lower() not in DATA_SUFFIXES:
+        return ""
+    return (
+        f"this is data, not a configuration: run `road init {path}`, "
+        f"or add data.corpus={path} to `road pretrain`"
+    )
 
 
 class _Constructor(SafeConstructor):
@@ -110,8 +101,10 @@ class _Parser(YAML):
         return []
 
 
-def _parsed(text: str, name: str) -> tuple[Any, dict[Key, int]]:
-    """Return the values of a YAML text, and the line of every key and item."""
+def parse_yaml(text: str, name: str) -> tuple[Any, dict[Key, int]]:
+    """Return the values of a YAML text, such as ``1e-4`` or ``[1, 2]``, and the line of every key
+    and item; errors start with ``name``.
+    """
     try:
         return deepcopy(_read(text))
     except MarkedYAMLError as error:

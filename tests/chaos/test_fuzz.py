@@ -296,4 +296,4 @@ def test_settings_in_a_line(amount):
 @amounts
 def test_values_of_yaml(amount):
     pieces = st.text(max_size=30) | changed("[1, 1e-4, {a: b}, 'c', 2026-01-01]")
-    tried(amount, pieces, lambda text: yaml_lines.parse_value(text, "a line"))
+    tried(amount, pieces, lambda text: yaml_lines.parse_yaml(text, "a line"))
