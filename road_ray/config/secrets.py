@@ -3,7 +3,7 @@ recorded, refuse them; output masks them."""
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -76,40 +76,37 @@ def redact(mapping: Mapping[str, object]) -> dict[str, Any]:
     secret environment variables, and all occurrences of these values in other strings.
     """
     found = {text for name, text in os.environ.items() if _is_secret(name) and name != "PWD"}
-
-    def collect(key: str, leaf: object) -> None:
-        if _is_secret_leaf(key, leaf):
-            found.add(str(leaf))
-
-    _each_leaf(mapping, collect)
+    hidden = _without_secrets(mapping, "", found)
     secrets = sorted((s for s in found if len(s) >= _SHORTEST_CHARACTERS), key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, secrets))) if secrets else None
-
-    def hide(key: str, leaf: object) -> object:
-        if _is_secret_leaf(key, leaf):
-            return MASK
-        if isinstance(leaf, bool | int | float) or leaf is None:
-            return leaf
-        text = _KNOWN_SHAPES.sub(MASK, masked(str(leaf)))
-        return pattern.sub(MASK, text) if pattern else text
-
-    redacted: dict[str, Any] = _each_leaf(mapping, hide)
+    redacted: dict[str, Any] = _masked_texts(hidden, pattern)
     return redacted
 
 
-def _is_secret_leaf(key: str, leaf: object) -> bool:
-    if leaf is None or leaf == "" or isinstance(leaf, bool) or not _is_secret(key):
-        return False
-    return isinstance(leaf, str | bytes) or "token" not in key.lower()  # numbers of tokens
-
-
-def _each_leaf(value: object, change: Callable[[str, Any], object], key: str = "") -> Any:
-    """Return a value with every leaf changed, given its key: the outermost secret one, or else the
-    innermost.
+def _without_secrets(value: object, key: str, found: set[str]) -> Any:
+    """Return a value in which ``***`` stands for every value of a secret key, which is added to
+    ``found``; ``key`` is the outermost secret one, or else the innermost.
     """
     if isinstance(value, Mapping):
         inner = {name: key if _is_secret(key) else str(name) for name in value}
-        return {name: _each_leaf(item, change, inner[name]) for name, item in value.items()}
+        return {name: _without_secrets(item, inner[name], found) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_each_leaf(item, change, key) for item in value]
-    return change(key, value)
+        return [_without_secrets(item, key, found) for item in value]
+    if value is None or value == "" or isinstance(value, bool) or not _is_secret(key):
+        return value
+    if not isinstance(value, str | bytes) and "token" in key.lower():  # numbers of tokens
+        return value
+    found.add(str(value))
+    return MASK
+
+
+def _masked_texts(value: object, secrets: re.Pattern[str] | None) -> Any:
+    """Return a value whose texts have ``***`` for everything that looks like a secret or is one."""
+    if isinstance(value, dict):
+        return {name: _masked_texts(item, secrets) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_masked_texts(item, secrets) for item in value]
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    text = _KNOWN_SHAPES.sub(MASK, masked(str(value)))
+    return secrets.sub(MASK, text) if secrets else text
