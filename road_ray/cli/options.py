@@ -49,18 +49,12 @@ def argument(metavar: str, help: str, completed: Any = lambda: []) -> Any:
     return typer.Argument(metavar=metavar, help=help, autocompletion=completed)
 
 
-_logger = logging.getLogger("road_ray")
-
-
-def _set_verbose(is_set: bool) -> None:
-    if is_set:
+def _set_level(flag: typer.CallbackParam, is_set: bool) -> bool:
+    if is_set and flag.name == "verbose":
         logging.getLogger().setLevel(logging.INFO)  # libraries too
-        _logger.setLevel(logging.DEBUG)
-
-
-def _set_quiet(is_set: bool) -> bool:
     if is_set:
-        _logger.setLevel(logging.WARNING)
+        level = logging.DEBUG if flag.name == "verbose" else logging.WARNING
+        logging.getLogger("road_ray").setLevel(level)
     return is_set
 
 
@@ -70,9 +64,9 @@ PresetOption = Annotated[
     typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
 ]
 ModelArgument = Annotated[str, argument("MODEL", "run directory, model directory or hub name")]
-QuietOption = Annotated[bool, typer.Option("-q", callback=_set_quiet, help="no progress output")]
+QuietOption = Annotated[bool, typer.Option("-q", callback=_set_level, help="no progress output")]
 VerboseOption = Annotated[
-    bool, typer.Option("-v", callback=_set_verbose, help="show library logs and tracebacks")
+    bool, typer.Option("-v", callback=_set_level, help="show library logs and tracebacks")
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="number of Ray Train workers; 0: this process")
