@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +21,6 @@ from road_ray.cli.data import data_app
 from road_ray.cli.inference import export, label, predict, push, serve
 from road_ray.cli.options import (
     AddressOption,
-    CommandLine,
     GpusOption,
     JsonOption,
     PresetOption,
@@ -31,14 +30,16 @@ from road_ray.cli.options import (
     WorkersOption,
     argument,
     complete_words,
+    sources_of,
 )
 from road_ray.cli.runs import check, plan, report, runs_app, show_plan
 from road_ray.cli.submit import submit, submit_settings
 from road_ray.cli.sweep import sweep
+from road_ray.config import Config
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, InterruptedRunError, ResourceError, RoadError
 from road_ray.reporting.text_tables import metrics_table
-from road_ray.verbs import VERBS, Verb
+from road_ray.verbs import VERBS, Verb, configure
 
 
 class _Interruptible(TyperGroup):
@@ -101,9 +102,8 @@ def _register(verb: Verb) -> None:
             bool, typer.Option("--dry-run", help="print the plan and train nothing")
         ] = False,
     ) -> None:
-        line = CommandLine.read(
+        path, overrides = sources_of(
             arguments or [],
-            preset=preset,
             run_dir=run_dir,
             workers=workers,
             gpus_per_worker=gpus_per_worker,
@@ -113,10 +113,11 @@ def _register(verb: Verb) -> None:
             word=verb.word,
             file=verb.file,
         )
+        config = configure(name, preset=preset, path=path, overrides=overrides)
         if dry_run:
-            show_plan(name, line.config(name), as_json)
+            show_plan(name, config, as_json)
         else:
-            _run(name, line, as_json)
+            _run(name, config, [*([str(path)] if path else []), *overrides], as_json)
 
     help_of_run_dir = f"directory of the run; default {verb.run_dir or f'runs/{name}'}"
     command.__annotations__ |= {
@@ -158,8 +159,7 @@ app.command(context_settings={"ignore_unknown_options": True})(plan)  # those of
 app.command(context_settings=submit_settings)(submit)
 
 
-def _run(verb: str, line: CommandLine, as_json: bool) -> None:
-    config = line.config(verb)
+def _run(verb: str, config: Config, given: list[str], as_json: bool) -> None:
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
     run = VERBS[verb].run(config)
@@ -177,23 +177,17 @@ def _run(verb: str, line: CommandLine, as_json: bool) -> None:
     places = {"model": run.hf_dir} | {name: run.directory / file for name, file in files.items()}
     parts = [f"{name}: {place}" for name, place in places.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
-    given = [*([str(line.path)] if line.path else []), *line.overrides]
     next_command = VERBS[verb].following(run.directory, given, has_model=run.hf_dir.exists())
     typer.echo(f"next: {next_command}")
 
 
-def _once() -> Callable[[logging.LogRecord], bool]:
-    """Return a filter that shows a warning once, not once for every seed, trial or data set."""
-    shown: set[str] = set()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        if record.levelno != logging.WARNING:
-            return True
-        is_first = (text := record.getMessage()) not in shown
-        shown.add(text)
-        return is_first
-
-    return is_new
+def _is_new(shown: set[str], record: logging.LogRecord) -> bool:
+    """Filter that shows a warning once, not once for every seed, trial or data set."""
+    if record.levelno != logging.WARNING:
+        return True
+    is_first = (text := record.getMessage()) not in shown
+    shown.add(text)
+    return is_first
 
 
 class _Redacting(logging.Formatter):
@@ -203,19 +197,6 @@ class _Redacting(logging.Formatter):
         return str(redact({"text": super().format(record)})["text"])
 
 
-def _configure_logging() -> None:
-    """Configure logging to standard error; warnings and errors have a prefix."""
-    logging.addLevelName(logging.INFO, "")
-    logging.addLevelName(logging.WARNING, "warning: ")
-    logging.addLevelName(logging.ERROR, "error: ")
-    logging.basicConfig(level=logging.WARNING)
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
-        handler.addFilter(_once())
-    logging.getLogger("road_ray").setLevel(logging.INFO)
-    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
-
-
 def main() -> None:
     """Entry point of ``road``. A user error prints a message and sets the exit code, without a
     traceback.
@@ -223,7 +204,15 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
-    _configure_logging()
+    logging.addLevelName(logging.INFO, "")
+    logging.addLevelName(logging.WARNING, "warning: ")
+    logging.addLevelName(logging.ERROR, "error: ")
+    logging.basicConfig(level=logging.WARNING)  # to standard error
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
+        handler.addFilter(partial(_is_new, set()))
+    logging.getLogger("road_ray").setLevel(logging.INFO)
+    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:
         try:
             app(prog_name="road")

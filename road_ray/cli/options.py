@@ -8,7 +8,6 @@ import glob
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from road_ray.config.schema import at, is_section
 from road_ray.config.yaml_files import DATA_SUFFIXES
 from road_ray.presets import PRESETS
 from road_ray.reporting.text_tables import aligned
-from road_ray.verbs import CONFIGURABLE, configuration_class, configure, keys_of
+from road_ray.verbs import CONFIGURABLE, configuration_class, keys_of
 
 
 def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -106,44 +105,25 @@ def _is_model(name: str) -> bool:
     return path.is_dir() or path.name == "teachers.json" or not is_data
 
 
-@dataclass(frozen=True)
-class CommandLine:
-    """Sources of a verb's configuration: a preset, overridden by a YAML file and by overrides."""
-
-    preset: str | None
-    path: Path | None
-    overrides: tuple[str, ...]
-
-    @classmethod
-    def read(
-        cls,
-        words: Sequence[str],
-        *,
-        preset: str | None = None,
-        word: str = "",
-        file: str = "",
-        **flags: object,
-    ) -> CommandLine:
-        """Return the parts of the words after a verb. The first word is the YAML file unless it is
-        an override, or the value of the key ``word``; of a verb with a key ``file``, a further
-        file is its value. Flags are the last overrides; those that are None are left out.
-        """
-        if file:
-            plain = [name for name in words if not is_override(name)]
-            models = [name for name in plain if _is_model(name)]
-            others = [name for name in plain if name not in models[:1]]
-            data = [name for name in others if Path(name).suffix not in (".yaml", ".yml")]
-            flags |= {word: models[0]} if models else {}
-            flags |= {file: data[0]} if data else {}
-            words = [name for name in words if name not in (*models[:1], *data[:1])]
-        elif word and words:
-            first, *others = words
-            if not (is_override(first) or Path(first).suffix):
-                flags[word], words = first, others
-        path = Path(words[0]) if words and not is_override(words[0]) else None
-        flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]
-        return cls(preset, path, (*(words if path is None else words[1:]), *flag_overrides))
-
-    def config(self, verb: str) -> Any:
-        """Return the configuration of ``verb``."""
-        return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)
+def sources_of(
+    words: Sequence[str], *, word: str = "", file: str = "", **flags: object
+) -> tuple[Path | None, list[str]]:
+    """Return the YAML file and the overrides in the words after a verb. The first word is the file
+    unless it is an override, or the value of the key ``word``; of a verb with a key ``file``, a
+    further file is its value. Flags are the last overrides; those that are None are left out.
+    """
+    if file:
+        plain = [name for name in words if not is_override(name)]
+        models = [name for name in plain if _is_model(name)]
+        others = [name for name in plain if name not in models[:1]]
+        data = [name for name in others if Path(name).suffix not in (".yaml", ".yml")]
+        flags |= {word: models[0]} if models else {}
+        flags |= {file: data[0]} if data else {}
+        words = [name for name in words if name not in (*models[:1], *data[:1])]
+    elif word and words:
+        first, *others = words
+        if not (is_override(first) or Path(first).suffix):
+            flags[word], words = first, others
+    path = Path(words[0]) if words and not is_override(words[0]) else None
+    flag_overrides = [f"{key}={value}" for key, value in flags.items() if value is not None]
+    return path, [*(words if path is None else words[1:]), *flag_overrides]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from road_ray.cli.options import (
-    CommandLine,
     JsonOption,
     QuietOption,
     VerboseOption,
     argument,
     complete_words,
+    sources_of,
     tell,
 )
 from road_ray.reporting.text_tables import aligned, duration
@@ -45,7 +45,7 @@ def sweep(
 
     max_concurrent=N limits the trials that run at once, retry_failed=true tries failed trials
     again; `road schema sweep` lists all keys. To resume, run the same command."""
-    line = CommandLine.read(
+    path, overrides = sources_of(
         arguments or [],
         run_dir=run_dir,
         trials=trials,
@@ -55,9 +55,9 @@ def sweep(
     from road_ray.recipes.sweep.config import shipped
     from road_ray.recipes.sweep.trials import load_sweep
 
-    if line.path is None:
+    if path is None:
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
-    config = load_sweep(str(line.path), line.overrides)  # before torch and Ray are imported
+    config = load_sweep(str(path), overrides)  # before torch and Ray are imported
     from road_ray.recipes.sweep.sweep import run
 
     if dry_run:

@@ -139,11 +139,12 @@ def test_the_command_after_teachers_has_the_data_that_they_were_trained_on(road,
 
 def test_a_warning_is_shown_once():
     code = (
-        "import logging\nfrom road_ray.cli.app import _configure_logging\n_configure_logging()\n"
-        "logging.getLogger('road_ray.x').info('low')\n"
-        "for _ in range(3):\n"
-        "    logging.getLogger('road_ray.x').warning('low')\n"
-        "    logging.getLogger('road_ray.x').info('step')\n"
+        "import logging\nfrom road_ray.cli import app\n"
+        "def command(prog_name, log=logging.getLogger('road_ray.x')):\n"
+        "    log.info('low')\n"
+        "    for _ in range(3):\n"
+        "        log.warning('low'), log.info('step')\n"
+        "app.app = command\napp.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "low\nwarning: low\nstep\nstep\nstep\n"

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.cli.options import CommandLine, is_override
+from road_ray.cli.options import is_override, sources_of
+from road_ray.verbs import configure
 
 
 def test_a_file_may_have_an_equals_sign_in_its_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("lr=1e-4.yaml").write_text("seed: 4\n")
     for word in ("runs/lr=1e-4/my.yaml", str(tmp_path / "lr=1e-4.yaml"), "lr=1e-4.yaml"):
-        assert CommandLine.read([word, "seed=5"]) == CommandLine(None, Path(word), ("seed=5",))
-    assert CommandLine.read(["lr=1e-4.yaml"]).config("finetune").seed == 4
-    read = CommandLine.read(["a/b-v1.5", "x.csv"], word="init", file="data.file")
-    assert read.overrides == ("init=a/b-v1.5", "data.file=x.csv")
-    folder = CommandLine.read(["a/b", str(tmp_path)], word="init", file="data.file")
-    assert folder.overrides == ("init=a/b", f"data.file={tmp_path}")  # not a YAML file
-    both = CommandLine.read(["noisy_labels", "lr=1e-4.yaml", "init=x"], word="comparison")
-    compared = both.config("reproduce")
+        assert sources_of([word, "seed=5"]) == (Path(word), ["seed=5"])
+    read = sources_of(["a/b-v1.5", "x.csv"], word="init", file="data.file")
+    assert read == (None, ["init=a/b-v1.5", "data.file=x.csv"])
+    folder = sources_of(["a/b", str(tmp_path)], word="init", file="data.file")
+    assert folder == (None, ["init=a/b", f"data.file={tmp_path}"])  # not a YAML file
+    read = sources_of(["noisy_labels", "lr=1e-4.yaml", "init=x"], word="comparison")
+    compared = configure("reproduce", path=read[0], overrides=read[1])
     assert (compared.comparison, compared.seed, compared.init) == ("noisy_labels", 4, "x")
     for word in ("data.root=../data", "init=runs/a=b/hf", "data.corpus=s3://b/a=1"):
         assert is_override(word)

@@ -5,7 +5,6 @@ Nothing is run here; the tutorial, the examples and the blocks with a name have 
 
 import re
 import shlex
-from dataclasses import replace
 from string import Template
 from typing import Any
 
@@ -13,13 +12,13 @@ import pytest
 from typer.main import get_command
 
 from road_ray.cli.app import app
-from road_ray.cli.options import CommandLine
+from road_ray.cli.options import sources_of
 from road_ray.recipes.sweep.config import shipped
 from road_ray.recipes.sweep.trials import load_sweep
-from road_ray.verbs import VERBS
+from road_ray.verbs import VERBS, configure
 from tests.docs.blocks import ROOT, all_blocks, pages
 
-_FLAGS = ("preset", "run_dir", "workers", "gpus_per_worker", "address", "seed")
+_FLAGS = ("run_dir", "workers", "gpus_per_worker", "address", "seed")
 
 
 def commands_of(page: str) -> list[list[str]]:
@@ -63,12 +62,11 @@ def check(words: list[str]) -> None:
     if verb not in VERBS:
         return
     flags = {flag: read[flag] for flag in _FLAGS if read.get(flag) is not None}
-    line = CommandLine.read(
-        read["arguments"] or [], word=VERBS[verb].word, file=VERBS[verb].file, **flags
-    )
-    if line.path and not (ROOT / line.path).is_file():  # the reader's own file
-        line = replace(line, path=None)
-    line.config(verb)
+    words = {"word": VERBS[verb].word, "file": VERBS[verb].file}
+    path, overrides = sources_of(read["arguments"] or [], **words, **flags)
+    if path and not (ROOT / path).is_file():  # the reader's own file
+        path = None
+    configure(verb, preset=read.get("preset"), path=path, overrides=overrides)
 
 
 @pytest.mark.parametrize("page", pages())
