@@ -7,6 +7,7 @@ chunk; the finished file is written from them.
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import logging
 import math
@@ -28,7 +29,7 @@ from road_ray.inference.load_model import load
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor
 from road_ray.models.encoder import model_directory
 from road_ray.system.files import STDIN, check_new, finite, staged_beside, unwritable
-from road_ray.system.operating_system import sync, try_lock
+from road_ray.system.operating_system import sync
 from road_ray.training.monitoring.metrics_journal import Console
 
 _log = logging.getLogger(__name__)
@@ -204,11 +205,13 @@ class PartialOutput:
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b")
-            if not try_lock(self._file):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 raise ResourceError(
                     f"output = {output}: another process is writing it, in {self.path}\n"
                     "  fix: wait for it, or name another output\n  kept: all that it writes"
-                )
+                ) from None
             check_new(output)  # the process before may have ended meanwhile
             self._file.seek(0)
             with suppress(ValueError):  # a damaged line, which is written again with those behind

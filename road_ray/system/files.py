@@ -40,6 +40,7 @@ SUFFIXES = (".gz", ".xz", ".zst")
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 _log = logging.getLogger(__name__)
 _MARKED = re.compile(r"\.(?:tmp|old|damaged)-(?:(\w+)-)?(\d+)")
+_HOST = re.sub(r"\W", "_", socket.gethostname())
 _FOREIGN_SECONDS = 24 * 3600.0  # longer than a checkpoint or a shard is written
 
 
@@ -256,7 +257,7 @@ def staged_beside(path: Path, kind: str = "tmp") -> Path:
     """Return the hidden path beside ``path`` where this process stages it; host and process are the
     end of its name.
     """
-    return path.parent / f".{path.name}.{kind}-{_host()}-{os.getpid()}"
+    return path.parent / f".{path.name}.{kind}-{_HOST}-{os.getpid()}"
 
 
 @contextmanager
@@ -303,14 +304,10 @@ def is_abandoned(path: Path) -> bool:
     marked = _MARKED.search(path.name)
     if marked is None:
         return False
-    if marked[1] == _host():
+    if marked[1] == _HOST:
         # A name with our own id is of an earlier process that had the same id.
         return int(marked[2]) == os.getpid() or not process_exists(int(marked[2]))
     try:
         return time.time() - path.stat().st_mtime > _FOREIGN_SECONDS
     except FileNotFoundError:
         return False
-
-
-def _host() -> str:
-    return re.sub(r"\W", "_", socket.gethostname())

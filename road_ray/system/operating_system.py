@@ -13,7 +13,7 @@ import re
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import TextIO
 
 # From glibc's malloc.h: the size from which free memory at the end of the heap returns to the
 # system, and the size from which a block is mapped, and unmapped, on its own.
@@ -81,21 +81,12 @@ def lock_exclusively(file: TextIO) -> str | None:
 
     Raises ``OSError`` where the file system has no locks.
     """
-    if not try_lock(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         file.seek(0)
         return file.read().strip() or "another process"
     with suppress(OSError):  # on a full disk the lock holds all the same, without a name
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     return None
-
-
-def try_lock(file: IO[Any]) -> bool:
-    """Lock ``file`` exclusively until it is closed, and leave its content as it is. Return False if
-    another process has the lock.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
