@@ -19,7 +19,7 @@ from road_ray.config.messages import nearest_keys
 from road_ray.config.schema import UNSET, Key, format_value
 from road_ray.errors import ConfigError
 from road_ray.presets import PRESETS, get_preset
-from road_ray.system.files import check_new, write_text_atomic
+from road_ray.system.files import check_new, write_atomic
 from road_ray.verbs import (
     CONFIGURABLE,
     VERBS,
@@ -94,7 +94,7 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
 
     beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
     try:
-        write_text_atomic(beside, content)
+        write_atomic(beside, content)
         config: Any = configure(verb, path=beside)
         counts = []
         for name in getattr(config.data, "sets", ()) if task_guess.hub is None else ():
@@ -105,7 +105,7 @@ def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
                 counts.append(f"{len(examples):,}")
         schema = place.with_name(schema_name(verb))
         if not schema.exists():
-            write_text_atomic(schema, schema_text(verb))
+            write_atomic(schema, schema_text(verb))
         beside.replace(place)
     finally:
         beside.unlink(missing_ok=True)
@@ -168,7 +168,7 @@ def schema_name(verb: str) -> str:
 
 def write_file(path: Path, text: str) -> None:
     """Write a file and print its path."""
-    write_text_atomic(path.expanduser(), text)
+    write_atomic(path.expanduser(), text)
     typer.echo(path)
 
 

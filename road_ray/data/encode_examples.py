@@ -45,7 +45,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.text_rows import encode_spans, encode_tags, tag_numbers, text_rows
 from road_ray.data.tokenizer import limit_length
 from road_ray.errors import ConfigError, DataError, ResourceError
-from road_ray.system.files import write_bytes_atomic
+from road_ray.system.files import write_atomic
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -270,7 +270,7 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     content = io.BytesIO()
     np.savez(content, **arrays)
     try:
-        write_bytes_atomic(path, content.getbuffer())
+        write_atomic(path, content.getbuffer())
     except ResourceError as error:
         _log.warning("features are not kept (ROAD_CACHE names another directory): %s", error)
     return features

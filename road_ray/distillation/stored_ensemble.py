@@ -44,7 +44,7 @@ from road_ray.distillation.ensemble import Ensemble, numbered, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
-from road_ray.system.files import read_json, sha256_of, write_bytes_atomic, write_json_atomic
+from road_ray.system.files import read_json, sha256_of, write_atomic, write_json_atomic
 from road_ray.system.operating_system import lock_exclusively
 
 _log = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path
         file.write_batch(rows)
     content = memoryview(stream.getvalue())
     path = parent / _NAME.format(hashlib.sha256(content).hexdigest())
-    write_bytes_atomic(path, content)
+    write_atomic(path, content)
     return path
 
 

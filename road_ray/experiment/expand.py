@@ -29,7 +29,7 @@ from road_ray.recipes.train.config import (
     MultitaskDataConfig,
     TeachersConfig,
 )
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_atomic
 from road_ray.training.config import TrainingConfig
 
 TEACHER_SEED = 1000  # added to ``seed``, so that no teacher shares the seed of a student
@@ -240,7 +240,7 @@ class Experiment:
         content = "".join(f"{json.dumps({'text': text})}\n" for text in dict.fromkeys(texts))
         # A corpus that is written again while runs read it would end them.
         if not path.is_file() or path.read_text(encoding="utf-8") != content:
-            write_text_atomic(path, content)
+            write_atomic(path, content)
         return str(path)
 
     def _mixture(

@@ -14,7 +14,7 @@ from road_ray.reporting.plots import save_plots
 from road_ray.reporting.records.comparison_table import TABLE
 from road_ray.reporting.records.run_record import is_run, read_run, runs_below
 from road_ray.reporting.records.sweep_record import JOURNAL, RECORD, read_sweep
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_atomic
 
 _log = logging.getLogger(__name__)
 REPORT = "report.html"
@@ -63,7 +63,7 @@ def report(paths: Sequence[Path], out: Path | None = None, kind: Format = "html"
     target = target / REPORT if target.is_dir() else target
     page = page_of(paths)
     if kind == "html":
-        write_text_atomic(target, render(page, target.parent))
+        write_atomic(target, render(page, target.parent))
         return [target]
     return save_plots(page.plots(), out or place / "figures", kind)
 

@@ -166,22 +166,18 @@ def read_json(
 
 
 def write_json_atomic(path: Path, value: object, *, ascii_only: bool = True) -> None:
-    """Write the JSON of ``value``, as ``write_text_atomic``; unknown objects become their text."""
+    """Write the JSON of ``value``, as ``write_atomic``; unknown objects become their text."""
     options: Any = {"indent": 2, "default": str, "allow_nan": False, "ensure_ascii": ascii_only}
     text = json.dumps(finite(value), **options)
-    write_text_atomic(path, f"{text}\n")
+    write_atomic(path, f"{text}\n")
 
 
-def write_text_atomic(path: Path, text: str) -> None:
+def write_atomic(path: Path, content: str | bytes | memoryview) -> None:
     """Write a file that has either the old or the new content at any time.
 
     Raises ``ResourceError`` if it cannot be written.
     """
-    write_bytes_atomic(path, text.encode())
-
-
-def write_bytes_atomic(path: Path, content: bytes | memoryview) -> None:
-    """Write a file, or anything with the bytes of one, as ``write_text_atomic``."""
+    content = content.encode() if isinstance(content, str) else content
     staged = staged_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

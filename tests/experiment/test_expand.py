@@ -12,7 +12,7 @@ from road_ray.data.load_split import find_dataset, read_examples, read_unlabelle
 from road_ray.errors import ConfigError, DataError
 from road_ray.experiment.expand import TEACHER_SEED, Experiment
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, MultitaskConfig
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_atomic
 from road_ray.verbs import configure
 from tests.runs import edit
 
@@ -107,7 +107,7 @@ def test_teachers_of_noisy_rows_learn_from_them_and_all_are_evaluated_on_clean_o
 @pytest.mark.parametrize(("name", "column"), [("sst2", "texts"), ("squad_v2", "context")])
 def test_the_text_of_a_domain_has_every_text_once(tiny, world, name, column):
     changes = tiny("domain", **{"data.dataset": name})
-    write_text_atomic(Path(changes["run_dir"]) / "rows" / f"{name}-text.jsonl", "of a failed start")
+    write_atomic(Path(changes["run_dir"]) / "rows" / f"{name}-text.jsonl", "of a failed start")
     plan = planned(changes)
     stage, _ = plan.of_arm("rtd", 0)
     assert (stage.config.encoder.family, stage.config.training.steps) == ("init", 1000)

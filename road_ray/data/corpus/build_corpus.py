@@ -35,7 +35,7 @@ from road_ray.data.corpus.memory_mapped_corpus import (
 )
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
-from road_ray.system.files import is_abandoned, write_bytes_atomic
+from road_ray.system.files import is_abandoned, write_atomic
 from road_ray.system.operating_system import usable_cores
 from road_ray.system.remote_files import Storage
 
@@ -295,7 +295,7 @@ def build_corpus(
         if isinstance(place, Storage):
             place.write(f"{place.base}/{name}", content)
         else:  # beside its place, then renamed: another builder's may be mapped there
-            write_bytes_atomic(place / name, content)
+            write_atomic(place / name, content)
 
     if isinstance(place, Path):
         for left in filter(is_abandoned, place.glob(".*")):  # part of a file, of a killed build

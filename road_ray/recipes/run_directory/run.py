@@ -21,7 +21,7 @@ from road_ray.recipes.run_directory import input_files, recorded_config
 from road_ray.recipes.run_directory.input_files import INPUTS
 from road_ray.recipes.run_directory.recorded_config import RECORD
 from road_ray.reporting.report import REPORT, write_report
-from road_ray.system.files import read_json, unwritable, write_json_atomic, write_text_atomic
+from road_ray.system.files import read_json, unwritable, write_atomic, write_json_atomic
 from road_ray.system.operating_system import is_disk_error, lock_exclusively
 from road_ray.training.checkpoint_directory import MANIFEST, Checkpoints, has_checkpoints
 from road_ray.training.monitoring import trackers
@@ -150,7 +150,7 @@ def open_run_directory(config: RunConfig, *, keep_checkpoints: int | None = None
         status = _status(config)
         if status == "new":
             header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
-            write_text_atomic(directory / RECORD, header + to_yaml(config))
+            write_atomic(directory / RECORD, header + to_yaml(config))
             earlier = (INPUTS, "metrics.json", "mlflow/run_id.txt", "wandb/run_id.txt")
             for path in filter(Path.is_file, map(directory.joinpath, earlier)):
                 path.unlink()

@@ -29,7 +29,7 @@ from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.train import label_training_rows
 from road_ray.reporting.records.sweep_record import RECORD, best_of
 from road_ray.reporting.report import write_report
-from road_ray.system.files import write_json_atomic, write_text_atomic
+from road_ray.system.files import write_atomic, write_json_atomic
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
@@ -80,7 +80,7 @@ def run(config: SweepConfig) -> Sweep:
     with lock_run_directory(directory):
         if (directory / "trials").is_dir() and (directory / RECORD).is_file():
             require_same(config, directory, RECORD)
-        write_text_atomic(directory / RECORD, to_yaml(config))
+        write_atomic(directory / RECORD, to_yaml(config))
         changed = _printed(config) if config.console == "plain" else lambda record: None
         trials = search(config, config.name, directory, started, changed=changed, demand=demand)
         done = Sweep(directory, config, trials)

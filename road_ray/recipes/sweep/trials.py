@@ -32,7 +32,7 @@ from road_ray.recipes.config import TrackingConfig
 from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig, locate
 from road_ray.recipes.train.config import DistillConfig
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_atomic
 from road_ray.verbs import VERBS, configure
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class TrialRunner:
             told += passed
             seconds += passed
             with suppress(ResourceError):  # a full disk, which the run tells
-                write_text_atomic(directory / f"seed-{number}" / SPENT, str(seconds))
+                write_atomic(directory / f"seed-{number}" / SPENT, str(seconds))
 
         def report(config: Config, step: int, total: int | None, row: Mapping[str, float]) -> None:
             count()

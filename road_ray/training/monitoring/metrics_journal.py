@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from road_ray.config.secrets import redact
 from road_ray.errors import ConfigError, ResourceError
-from road_ray.system.files import finite, unwritable, write_json_atomic, write_text_atomic
+from road_ray.system.files import finite, unwritable, write_atomic, write_json_atomic
 from road_ray.training.monitoring.trackers import Tracker
 
 _log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Journal(AbstractContextManager["Journal"]):
         if not self.enabled or not path.is_file():
             return 0
         rows = read_metrics(path)
-        write_text_atomic(path, "".join(_line(row) for row in rows if row["step"] <= step))
+        write_atomic(path, "".join(_line(row) for row in rows if row["step"] <= step))
         return max((int(row["step"]) for row in rows), default=0)
 
     def finish(self, metrics: Mapping[str, float]) -> None:

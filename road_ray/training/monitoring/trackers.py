@@ -12,7 +12,7 @@ from typing import Any
 from road_ray.config import flatten
 from road_ray.config.secrets import redact
 from road_ray.errors import require
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_atomic
 from road_ray.system.own_names import named_object, unfit
 
 START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
@@ -161,5 +161,5 @@ def _stored_id(directory: Path, create: Callable[[], str]) -> str:
     """Return the id of this run directory, which is created at its first start."""
     path = directory / "run_id.txt"
     if not path.is_file():
-        write_text_atomic(path, f"{create()}\n")
+        write_atomic(path, f"{create()}\n")
     return path.read_text(encoding="ascii").strip()

@@ -17,7 +17,7 @@ from road_ray.recipes.run_directory.run import (
     trackers_of,
 )
 from road_ray.recipes.train.config import FinetuneConfig
-from road_ray.system.files import write_json_atomic, write_text_atomic
+from road_ray.system.files import write_atomic, write_json_atomic
 from road_ray.training.monitoring import trackers
 from road_ray.training.run_context import RunContext
 
@@ -60,7 +60,7 @@ def test_a_start_that_failed_may_be_corrected(tmp_path):
     """MLflow had the settings of the first start beside the figures of the second."""
     with pytest.raises(RuntimeError), open_run_directory(config(tmp_path, seed=1)):
         raise RuntimeError
-    write_text_atomic(tmp_path / "mlflow" / "run_id.txt", "first")
+    write_atomic(tmp_path / "mlflow" / "run_id.txt", "first")
     with open_run_directory(config(tmp_path, seed=2)):
         pass
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()

@@ -15,7 +15,7 @@ from road_ray.reporting.pages.page import (
     render,
 )
 from road_ray.reporting.plots import new_plot
-from road_ray.system.files import write_text_atomic
+from road_ray.system.files import write_atomic
 
 EVIL = "<script>alert(1)</script>"
 PLOT = new_plot(EVIL, EVIL, note=EVIL)
@@ -55,5 +55,5 @@ def test_a_page_that_finds_no_room_leaves_nothing(small_disk):
     place = small_disk(64)
     (place / "filler").write_bytes(bytes(40_000))
     with pytest.raises(ResourceError, match="No space left"):
-        write_text_atomic(place / "report.html", render(Page("t", about="a" * 100_000)))
+        write_atomic(place / "report.html", render(Page("t", about="a" * 100_000)))
     assert [path.name for path in place.iterdir()] == ["filler"]
