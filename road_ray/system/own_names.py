@@ -12,12 +12,8 @@ from pydantic import AfterValidator
 
 from road_ray.errors import ConfigError, did_you_mean
 
-_OWN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
-
-
-def is_own(name: str) -> bool:
-    """Return True for ``package.module:name``."""
-    return _OWN.fullmatch(name) is not None
+# Something true for ``package.module:name``.
+is_own = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*").fullmatch
 
 
 def name_of(what: str, known: Collection[str] = ()) -> AfterValidator:
