@@ -1,5 +1,5 @@
 """Checks of recipes before they start: the initial model, the files that they read, and the names
-of the metrics that they will report.
+of the metrics that are evaluated.
 """
 
 import logging
@@ -13,9 +13,7 @@ from road_ray.data.load_split import Split, check_own_names, find_dataset, has_f
 from road_ray.data.readers.layouts import found_paths
 from road_ray.data.task_and_dataset import SPECIAL_HEADS, MultiLabel, Span, Tag
 from road_ray.errors import ConfigError, DataError, did_you_mean
-from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.system.files import nearest_path, path_of
 
 _log = logging.getLogger(__name__)
@@ -131,21 +129,6 @@ _SPAN = (
 )
 
 
-def final_metrics(config: Any) -> list[str]:
-    """Return the metrics of a finished run that a sweep can optimize."""
-    if isinstance(config, PretrainConfig):
-        names = objective_class(config.objective.name).metric_names
-        return [f"train/{name}" for name in names]
-    return _of(config.data.evaluated_on, config.data)
-
-
-def periodic_metrics(config: Any) -> list[str]:
-    """Return the metrics that a run reports while it trains."""
-    if isinstance(config, PretrainConfig):
-        return final_metrics(config)
-    return _of(config.data.trained_on, config.data) if config.training.evaluate_every_steps else []
-
-
 def check_stopping_metric(config: Any) -> None:
     """Raise ``ConfigError`` if early stopping compares what is not evaluated while training.
 
@@ -164,7 +147,7 @@ def check_stopping_metric(config: Any) -> None:
     if (metric := stopping.metric) is None:
         return
     names, source = config.data.trained_on, config.data
-    allowed = _of(names, source)
+    allowed = metrics_of(names, source)
     kinds = {name: find_dataset(name, source)[1].kind for name in names}
     further = [f"eval/{name}/" for name, kind in kinds.items() if isinstance(kind, Span | Tag)]
     if metric not in allowed and not metric.startswith(tuple(further)):
@@ -176,8 +159,8 @@ def check_stopping_metric(config: Any) -> None:
         )
 
 
-def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
-    """Return the names of the metrics of data sets."""
+def metrics_of(names: Iterable[str], source: SourceConfig) -> list[str]:
+    """Return the names of the metrics of data sets that a sweep can optimize."""
     found: list[str] = []
     for name in names:
         dataset, task = find_dataset(name, source)

@@ -8,13 +8,9 @@ import pytest
 from road_ray.config import load, override
 from road_ray.errors import ConfigError
 from road_ray.objectives.pretraining.registry import OBJECTIVES
-from road_ray.recipes.preflight_checks import (
-    check_stopping_metric,
-    final_metrics,
-    periodic_metrics,
-    warn_of_rates,
-)
+from road_ray.recipes.preflight_checks import check_stopping_metric, warn_of_rates
 from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.sweep.trials import final_metrics, periodic_metrics
 from road_ray.recipes.train.config import FinetuneConfig
 from road_ray.training.monitoring.metrics_journal import read_rows
 from road_ray.verbs import configure, preset_config

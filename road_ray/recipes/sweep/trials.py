@@ -28,8 +28,10 @@ from road_ray.distributed.tune.one_trial import (
 from road_ray.distributed.tune.search_config import Range, decode_params
 from road_ray.errors import ConfigError, Problem, ResourceError, did_you_mean
 from road_ray.evaluation.seed_statistics import summary
+from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.recipes.config import TrackingConfig
-from road_ray.recipes.preflight_checks import final_metrics, periodic_metrics
+from road_ray.recipes.preflight_checks import metrics_of
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig, locate
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.system.files import write_atomic
@@ -148,6 +150,21 @@ def _refused(
             for problem in error.problems:
                 yield Problem(where, problem.message, problem.remedy)
             return
+
+
+def final_metrics(config: Any) -> list[str]:
+    """Return the metrics of a finished run that a sweep can optimize."""
+    if isinstance(config, PretrainConfig):
+        return [f"train/{name}" for name in objective_class(config.objective.name).metric_names]
+    return metrics_of(config.data.evaluated_on, config.data)
+
+
+def periodic_metrics(config: Any) -> list[str]:
+    """Return the metrics that a run reports while it trains."""
+    if isinstance(config, PretrainConfig):
+        return final_metrics(config)
+    names = config.data.trained_on if config.training.evaluate_every_steps else ()
+    return metrics_of(names, config.data)
 
 
 def _of_metrics(config: SweepConfig, last: Config, where: str) -> Iterator[Problem]:
