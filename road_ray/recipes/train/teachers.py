@@ -123,7 +123,7 @@ class Teachers:
         with the models' first. ``actors`` are the driver's, if it started them.
         """
         if worker.is_main:
-            rule = used_weighting(self.config.weighting, self.per_row).rule
+            rule = self.config.weighting.rule or default_rule(self.per_row)
             of_row = counted(self.per_row, "teacher")
             of_row += f" a row, of {self.folds} folds" if self.folds > 1 else ""
             rows_of_split = counted(len(split.examples), "row")
@@ -237,17 +237,12 @@ class Teachers:
         tables.label(lambda: (self._batch(split, texts, group) for group in groups), live)
 
 
-def used_weighting(weighting: WeightingConfig, num_teachers: int) -> WeightingConfig:
-    """Return the configuration with the rule for rows with ``num_teachers`` teachers."""
-    return weighting.model_copy(update={"rule": weighting.rule or default_rule(num_teachers)})
-
-
 def weighting_rule(
     weighting: WeightingConfig, temperature: float = 1.0, *, num_teachers: int
 ) -> Rule:
     """Return the rule for rows with ``num_teachers`` teachers, with the options that it takes."""
-    settings = to_dict(used_weighting(weighting, num_teachers)) | {"temperature": temperature}
-    return resolve(settings.pop("rule"), settings)
+    settings = to_dict(weighting) | {"temperature": temperature}
+    return resolve(settings.pop("rule") or default_rule(num_teachers), settings)
 
 
 # Settings of the distillation in the record and the card of the model.
@@ -264,7 +259,8 @@ def lineage(
     most = max(found.per_row for found in teachers.values())
     record = {
         "distillation": {name: settings[name] for name in _CARD_SETTINGS if name in settings},
-        "weighting": to_dict(used_weighting(config.weighting, most)),
+        "weighting": to_dict(config.weighting)
+        | {"rule": config.weighting.rule or default_rule(most)},
         "teachers": [
             {**teacher, **({"dataset": name} if several else {})}
             for name, found in teachers.items()

@@ -18,7 +18,7 @@ from road_ray.recipes.train.answer_files import read_files
 from road_ray.recipes.train.config import DistillConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
 from road_ray.recipes.train.prepare import prepare
-from road_ray.recipes.train.teachers import used_weighting, weighting_rule
+from road_ray.recipes.train.teachers import weighting_rule
 from road_ray.recipes.train.teaching_config import (
     RULES,
     DistillationConfig,
@@ -49,9 +49,9 @@ def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
 
 def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule_of_all_that_there_are():
     assert set(RULES) == {*weighting.RULES}
-    assert used_weighting(WeightingConfig(), 1).rule == "mean"
-    assert used_weighting(WeightingConfig(), 2).rule == "correctness"
-    assert used_weighting(WeightingConfig(rule="correctness"), 1).rule == "correctness"
+    for given, count, used in ((None, 1, "mean"), (None, 2, "correctness"), ("mean", 2, "mean")):
+        rule = weighting_rule(WeightingConfig(rule=given), num_teachers=count)
+        assert rule.func is weighting.RULES[used]
 
 
 def test_a_list_is_sorted_by_fold_and_has_equally_many_models_of_each(tmp_path):
