@@ -165,7 +165,7 @@ def build_objective(
         options["temperature"] = settings.temperature
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
     if taught is not None and matching is not None and matching.enabled:
-        directory = taught.directories[0]
+        directory = taught.models[0]["directory"]
         options["matching"] = StateMatching(
             model.encoder,
             HiddenStatesTeacher(directory, attentions=matching.attention_weight > 0),

@@ -73,11 +73,6 @@ class Teachers:
         return [entry for entry in self.entries if FILE_SHA256 not in entry]
 
     @property
-    def directories(self) -> list[str]:
-        """Directories of the models."""
-        return [entry["directory"] for entry in self.models]
-
-    @property
     def files(self) -> dict[int, Mapping[str, Any]]:
         """Entries of the teachers that are files, by their number among the teachers of a row."""
         others = len(self.entries) - self.per_row  # models of other folds than that of a row
@@ -90,11 +85,6 @@ class Teachers:
         models = len(self.models)
         return models // self.folds + len(self.entries) - models
 
-    @property
-    def mixed(self) -> bool:
-        """Return True if a teacher has another tokenizer than the student and needs texts."""
-        return any(ANSWERS_FOR in entry for entry in self.entries)
-
     def start_pool(self, beside: int = 0, others: int = 0) -> ActorEnsemble:
         """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
         and for ``others``, the teachers of other data sets.
@@ -104,7 +94,7 @@ class Teachers:
         settings = self.config.distillation
         resources = dict(settings.resources)
         return start_teachers(
-            self.directories,
+            [entry["directory"] for entry in self.models],
             self.task,
             teacher=self.options,
             replicas=settings.replicas,
@@ -133,7 +123,7 @@ class Teachers:
             models._open(split, texts, rows, some, worker, on_event)
             for models, rows, some in self._by_fold(split, actors)
         ]
-        files = readers_of(self, split) if self.files else {}
+        files = readers_of(self, split) if len(self.models) < len(self.entries) else {}
         return RowEnsemble(members, row_folds(split, self.folds), texts, files)
 
     def teach(self, since: Since, ensemble: Ensemble, number: int) -> Iterator[Batch]:
@@ -157,8 +147,8 @@ class Teachers:
 
     def texts(self, split: Split) -> TextsOf | None:
         """Return the function that gives the texts of rows, if a model needs them."""
-        if not self.mixed:
-            return None
+        if not any(ANSWERS_FOR in entry for entry in self.entries):
+            return None  # every tokenizer is the student's
         return partial(row_texts, split, row_features(split, self.tokenizer, self.config.data))
 
     def _batch(self, split: Split, texts: TextsOf | None, rows: Longs) -> dict[str, Any]:
@@ -170,15 +160,13 @@ class Teachers:
         self, split: Split, actors: ActorEnsemble | None
     ) -> Iterator[tuple[Teachers, Longs, ActorEnsemble | None]]:
         """Yield the models of each fold, the rows that they answer and their actors."""
-        folds, size = row_folds(split, self.folds), len(self.models) // self.folds
-        for fold in range(self.folds if self.models else 0):
+        models, folds = self.models, row_folds(split, self.folds)
+        size = len(models) // self.folds
+        for fold in range(self.folds if models else 0):
             members = range(fold * size, (fold + 1) * size)
             some = actors.part(members) if actors and self.folds > 1 else actors
-            yield self._some(members), np.flatnonzero(folds == fold), some
-
-    def _some(self, members: Sequence[int]) -> Teachers:
-        models = self.models
-        return replace(self, folds=1, entries=[models[member] for member in members])
+            of_fold = replace(self, folds=1, entries=models[members.start : members.stop])
+            yield of_fold, np.flatnonzero(folds == fold), some
 
     def _open(
         self,
@@ -191,6 +179,7 @@ class Teachers:
     ) -> Ensemble:
         """Return the ensemble of these models, proven on a few of their ``rows``."""
         device, settings = worker.device, self.config.distillation
+        directories = [entry["directory"] for entry in self.models]
         if self.store is not None:
             path: str | None = "its table"
             ensemble: Ensemble = StoredEnsemble(self.store, self.models, self.task)
@@ -198,16 +187,14 @@ class Teachers:
             path, ensemble = "its actor", actors
             actors.on_event = on_event
         else:
-            ensemble = LocalEnsemble(self.directories, self.task, self.options, device)
+            ensemble = LocalEnsemble(directories, self.task, self.options, device)
             # What sets them apart from the reference, which is loaded in the same way otherwise.
             path = "torch.compile" if self.options.compiled else None
         if worker.is_main and settings.check_parity and path is not None and len(rows):
             few = rows[np.linspace(0, len(rows) - 1, min(_PARITY_ROWS, len(rows))).astype(np.int64)]
             batch = self._batch(split, texts, few)
             answers = ensemble.gather(ensemble.submit(batch))
-            most = check_parity(
-                batch, self.directories, self.task, path, answers, self.options, device
-            )
+            most = check_parity(batch, directories, self.task, path, answers, self.options, device)
             proven = {"precision": settings.precision, "difference": {path: most}}
             on_event("teachers_proven", rows=len(few), **proven)
         return ensemble
@@ -219,7 +206,8 @@ class Teachers:
 
         @contextmanager
         def live(members: Members) -> Iterator[Ensemble]:
-            chosen, alone = replace(self._some(members), store=None), Worker.alone()
+            entries, alone = [self.models[member] for member in members], Worker.alone()
+            chosen = replace(self, folds=1, entries=entries, store=None)
             with ExitStack() as stack:
                 started = actors and actors.part(members)
                 if actors is None and self.config.distillation.host == "actors":

@@ -15,6 +15,7 @@ from road_ray.data.mixing import Since
 from road_ray.data.task_and_dataset import Choose, Classify, MultiLabel
 from road_ray.data.tokenizer import pad_id_of
 from road_ray.data.training_rows import row_limits
+from road_ray.distillation.teacher_directory import ANSWERS_FOR
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import DecisionRule, evaluate_split
@@ -28,7 +29,7 @@ from road_ray.recipes.run_directory.run import (
     open_run_directory,
     open_training,
 )
-from road_ray.recipes.train.answer_files import read_files
+from road_ray.recipes.train.answer_files import FILE_SHA256, read_files
 from road_ray.recipes.train.config import (
     DistillConfig,
     FinetuneConfig,
@@ -106,7 +107,8 @@ def _rows_of_teachers(config: TrainConfig, teachers: Mapping[str, Teachers]) -> 
     """
     rows = {}
     for name, found in teachers.items():
-        if found.mixed or found.files or found.store is not None:
+        other = any(entry.keys() & {ANSWERS_FOR, FILE_SHA256} for entry in found.entries)
+        if other or found.store is not None:
             rows[name] = read(config, name, "train", found.tokenizer)
             check_truncation(found, rows[name])
     return rows

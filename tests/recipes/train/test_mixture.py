@@ -69,7 +69,7 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     taught = {"data.dataset": "rte", "data.root": mix["data.root"], "init": str(run.directory)}
     taught |= {"distillation.teachers": [str(run.directory)]}
     (found,) = find_teachers(configure("distill", overrides=taught)).values()
-    assert found.directories == [str(run.hf_dir / "heads" / "rte")]
+    assert [e["directory"] for e in found.models] == [str(run.hf_dir / "heads" / "rte")]
     with rr.Ensemble([run.directory], task="rte", host="process") as ensemble:
         assert ensemble.inner.teachers[0].directory == run.hf_dir / "heads" / "rte"
 

@@ -154,9 +154,10 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(teachers_of, tmp_pa
     teachers, prepared = teachers_of(
         **({"distillation.store": str(tmp_path / "s")} if store else {})
     )
-    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teachers.directories, strict=True)]
+    directories = [entry["directory"] for entry in teachers.models]
+    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), directories, strict=True)]
     split, stream = prepared.splits["sst2"], prepared.streams["sst2"]
-    everybody = LocalEnsemble(teachers.directories, split.task)
+    everybody = LocalEnsemble(directories, split.task)
     if store:
         teachers.label(split)
     ensemble = teachers.open(split, None, worker=Worker.alone(), on_event=lambda *_, **__: None)
