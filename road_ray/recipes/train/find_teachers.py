@@ -65,7 +65,8 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         store = settings.tables(config.run_dir)
-        found[name] = Teachers(config, task, entries, named.folds, tokenizer, options, store)
+        counts = named.folds, named.per_row
+        found[name] = Teachers(config, task, entries, *counts, tokenizer, options, store)
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
     if isinstance(config, DistillConfig) and config.distillation.matching.enabled:

@@ -62,6 +62,7 @@ class Teachers:
     """Entries of the teachers in the record of the run, in their order; where there are folds, the
     models of one fold after those of another, and files behind them."""
     folds: int  # of out-of-fold teachers, which answer only for rows that they have not seen
+    per_row: int  # teachers that answer each row: the models of a fold, and all files
     tokenizer: PreTrainedTokenizerFast  # the student's
     options: TeacherOptions  # with which the models are loaded
     store: Path | None  # directory of the models' tables; None: they answer during the training
@@ -78,12 +79,6 @@ class Teachers:
         others = len(self.entries) - self.per_row  # models of other folds than that of a row
         numbered = enumerate(self.entries, -others)
         return {number: entry for number, entry in numbered if FILE_SHA256 in entry}
-
-    @property
-    def per_row(self) -> int:
-        """Number of teachers that answer each row."""
-        models = len(self.models)
-        return models // self.folds + len(self.entries) - models
 
     def start_pool(self, beside: int = 0, others: int = 0) -> ActorEnsemble:
         """Start the teachers in actors of the connected cluster. Leaves room for ``beside`` workers
@@ -165,7 +160,8 @@ class Teachers:
         for fold in range(self.folds if models else 0):
             members = range(fold * size, (fold + 1) * size)
             some = actors.part(members) if actors and self.folds > 1 else actors
-            of_fold = replace(self, folds=1, entries=models[members.start : members.stop])
+            entries = models[members.start : members.stop]
+            of_fold = replace(self, folds=1, per_row=size, entries=entries)
             yield of_fold, np.flatnonzero(folds == fold), some
 
     def _open(
@@ -207,7 +203,7 @@ class Teachers:
         @contextmanager
         def live(members: Members) -> Iterator[Ensemble]:
             entries, alone = [self.models[member] for member in members], Worker.alone()
-            chosen = replace(self, folds=1, entries=entries, store=None)
+            chosen = replace(self, folds=1, per_row=len(entries), entries=entries, store=None)
             with ExitStack() as stack:
                 started = actors and actors.part(members)
                 if actors is None and self.config.distillation.host == "actors":

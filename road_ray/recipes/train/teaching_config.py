@@ -238,8 +238,8 @@ class NamedTeachers(NamedTuple):
     @property
     def per_row(self) -> int:
         """Number of teachers that answer each row: the models of a fold, and all files."""
-        models = len(self.models)
-        return models // self.folds + len(self.names) - models
+        files = sum(map(is_answer_file, self.names))
+        return (len(self.names) - files) // self.folds + files
 
 
 def read_teacher_list(path: Path, key: str = "distillation.teachers") -> NamedTeachers:
