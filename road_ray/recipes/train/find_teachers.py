@@ -55,7 +55,10 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
         precision=settings.precision,
         compiled=settings.torch_compile,
     )
-    found = {}
+    found, store = {}, None  # None: the teachers answer live
+    if settings.answers == "once" or (settings.answers == "auto" and settings.store is not None):
+        # Absolute, so that it is the same for workers.
+        store = (settings.store or config.run_dir / "answers").expanduser().resolve()
     for name, named in located.items():
         _, task = find_dataset(name, config.data)
         try:
@@ -64,13 +67,13 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
             if isinstance(config, DistillConfig):
                 raise
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
-        store = settings.tables(config.run_dir)
         counts = named.folds, named.per_row
         found[name] = Teachers(config, task, entries, *counts, tokenizer, options, store)
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
-    if isinstance(config, DistillConfig) and config.distillation.matching.enabled:
-        first, problem = found[config.data.dataset].entries[0], ""
+    matching = config.distillation.matching if isinstance(config, DistillConfig) else None
+    if matching is not None and (matching.hidden_weight or matching.attention_weight):
+        first, problem = found[config.data.trained_on[0]].entries[0], ""
         if ANSWERS_FOR in first:
             problem = "has another tokenizer than the student, so its states are of other tokens"
         if problem or FILE_SHA256 in first:
@@ -129,25 +132,25 @@ def locate_teachers(config: object) -> dict[str, NamedTeachers]:
                 f"  fix: {remedy}; or change distillation.num_teachers\n"
                 "  nothing was started"
             )
-        located[dataset] = named._replace(names=[_located(name, key) for name in named.names])
+        places = []
+        for name in named.names:
+            if is_answer_file(name):
+                place = Path(name).expanduser()
+                if not ON_HUB.fullmatch(name) and not place.is_file():
+                    raise ConfigError(
+                        f"{key}: {name}: no such file\n  allowed: model directories, and "
+                        f"answers in {', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n"
+                        "  nothing was started"
+                    )
+            else:
+                directory = model_directory(name, key)
+                try:
+                    place = locate_model(directory)
+                except CheckpointError as error:
+                    raise CheckpointError(f"{key}: {error}") from error
+            places.append(str(place))
+        located[dataset] = named._replace(names=places)
     return located
-
-
-def _located(name: str, key: str) -> str:
-    """Return the path of a model or file. Raises an error if it is not there."""
-    if not is_answer_file(name):
-        directory = model_directory(name, key)
-        try:
-            return str(locate_model(directory))
-        except CheckpointError as error:
-            raise CheckpointError(f"{key}: {error}") from error
-    path = Path(name).expanduser()
-    if not ON_HUB.fullmatch(name) and not path.is_file():
-        raise ConfigError(
-            f"{key}: {name}: no such file\n  allowed: model directories, and answers in "
-            f"{', '.join(ANSWER_FILES)} or datasets/OWNER/NAME\n  nothing was started"
-        )
-    return str(path)
 
 
 def _check_named(config: MultitaskConfig) -> None:

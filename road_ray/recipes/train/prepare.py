@@ -164,7 +164,7 @@ def build_objective(
         options["kd_weight"] = Schedule(settings.schedule, settings.kd_weight)
         options["temperature"] = settings.temperature
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
-    if taught is not None and matching is not None and matching.enabled:
+    if taught and matching and (matching.hidden_weight or matching.attention_weight):
         directory = taught.models[0]["directory"]
         options["matching"] = StateMatching(
             model.encoder,

@@ -38,11 +38,6 @@ class MatchingConfig(Config):
     12: every second one, as in ROaD part 2). ``last``: the last layers of both. Or pairs [student
     layer, teacher layer], counted from 1."""
 
-    @property
-    def enabled(self) -> bool:
-        """True if any weight is above 0."""
-        return self.hidden_weight > 0 or self.attention_weight > 0
-
 
 class TeachingConfig(Config):
     """Distillation loss, and the hosts, resources and time limits of the teachers. Source: Hinton
@@ -115,12 +110,6 @@ class TeachingConfig(Config):
     check_parity: Free[bool] = True
     """Compare the logits of the source in use (actor, table) with the model's on a few rows before
     the first step; a difference is an error. False skips the seconds that it takes."""
-
-    def tables(self, run_dir: Path) -> Path | None:
-        """Return the directory of the answers of a run; None if the teachers answer live."""
-        if self.answers == "live" or (self.answers == "auto" and self.store is None):
-            return None
-        return (self.store or run_dir / "answers").expanduser().resolve()  # the same for workers
 
     @model_validator(mode="after")
     def _tables_are_read(self) -> Self:
