@@ -235,13 +235,13 @@ class TrainConfig(RunConfig):
         return list(dict.fromkeys(names))
 
     def inputs(self) -> Inputs:
-        more = (name for names in self.data.unlabelled_rows.values() for name in names)
+        more = [name for names in self.data.unlabelled_rows.values() for name in names]
         inputs: Inputs = {
             "init": model_files(self.init),
             "data": [
                 *split_files(self.data, self.data.trained_on, "train"),
                 *split_files(self.data, self.dev_names, "dev"),
-                *unlabelled_files(self.data, more),
+                *(unlabelled_files(self.data, more) if more else []),
                 *([self.data.corrections] if self.data.corrections else []),
             ],
         }
