@@ -84,6 +84,9 @@ class RunConfig(Config):
         """
         return {}
 
+    keys_of_workers: ClassVar[tuple[str, ...]] = WORKER_KEYS[1:]
+    """Keys that a run without workers does not read."""
+
     def without_effect(self) -> dict[str, str]:
         """Return the keys that this run would not read, each with the reason and the remedy.
         Another value than the default is refused, because it would be ignored.
@@ -94,7 +97,7 @@ class RunConfig(Config):
             "a run without workers trains in this process, on the GPU of this machine if there is "
             "one\n    fix: workers=N for N workers, or leave it out"
         )
-        return dict.fromkeys(WORKER_KEYS[1:], reason)
+        return dict.fromkeys(self.keys_of_workers, reason)
 
     @model_validator(mode="after")
     def _every_key_has_an_effect(self) -> Self:

@@ -7,7 +7,7 @@ several runs, see ``recipes/several_runs.py``.
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, field_validator
 
@@ -273,9 +273,7 @@ class FinetuneConfig(TrainConfig):
     3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7). Base: 1e-4 and 0.8; Large:
     5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1 (Devlin et al. 2019)."""
 
-    def without_effect(self) -> dict[str, str]:
-        refused = super().without_effect()
-        return refused | ({"address": refused["gpus_per_worker"]} if refused else {})
+    keys_of_workers: ClassVar = (*RunConfig.keys_of_workers, "address")
 
 
 class FinetuningsConfig(FinetuneConfig):
@@ -351,8 +349,7 @@ class DistillConfig(FinetuneConfig):
     weighting: WeightingConfig = WeightingConfig()
     """Weights of the teachers in their mean."""
 
-    def without_effect(self) -> dict[str, str]:
-        return RunConfig.without_effect(self)  # the cluster is that of the teachers
+    keys_of_workers: ClassVar = RunConfig.keys_of_workers  # the cluster is that of the teachers
 
     @property
     def named_teachers(self) -> dict[str, tuple[str, ...]]:
