@@ -33,40 +33,30 @@ _OF_ONE_RUN = {"max_rows", "max_judged_rows"}
 
 def trained_rows(data: SourceConfig, split: Split) -> dict[str, Any]:
     """Return the entries of ``road_ray.json`` on the rows of a training: the columns of each field
-    of ``road predict``, the column of ids, and the entry of an own data set without its files,
-    which are those of this machine.
+    of ``road predict`` (the fields themselves where the layout has no names of columns), the column
+    of ids, and the entry of an own data set without its files, which are those of this machine.
     """
-    dataset = split.dataset
+    dataset, example = split.dataset, split.examples[0]
     keys = data.model_dump(mode="json", include={"span_head", "pair_head"}, exclude_defaults=True)
     entry = data.sets.get(dataset.name)
     if entry is not None:
         written = entry.model_dump(mode="json", exclude=_OF_FILES, exclude_defaults=True)
         keys["sets"] = {dataset.name: written}
-    return {
-        "columns": _columns(split),
-        "id_column": dataset.columns.id if isinstance(dataset.columns.id, str) else None,
-        "data": keys,
-    }
-
-
-def _columns(split: Split) -> dict[str, Any]:
-    """Return the columns of a row by the fields of `road predict`; the fields themselves where the
-    layout has no names of columns.
-    """
-    example, columns = split.examples[0], split.dataset.columns.text
-    match example:
-        case SpanExample():
-            return {"question": "question", "context": "context"}
-        case TagExample():
-            name = str(split.dataset.splits.get("train")).removesuffix(".gz")
-            # A `.tsv` of tags is a file of columns.
-            in_table = split.dataset.hub or (name.endswith(TABLES) and not name.endswith(".tsv"))
-            return {"words": word_and_tag(split.dataset.columns)[0] if in_table else columns[0]}
-        case ChoiceExample():
-            question, *choices = map(str, columns)
-            return {"question": question, "choices": choices}
-    pairs = zip(("text", "text_pair"), columns, strict=False)
-    return {field: field if "|" in str(name) else name for field, name in pairs}
+    pairs = zip(("text", "text_pair"), dataset.columns.text, strict=False)
+    columns: dict[str, Any] = {field: field if "|" in str(name) else name for field, name in pairs}
+    if isinstance(example, SpanExample):
+        columns = {"question": "question", "context": "context"}
+    elif isinstance(example, TagExample):
+        name = str(dataset.splits.get("train")).removesuffix(".gz")
+        # A `.tsv` of tags is a file of columns.
+        in_table = dataset.hub or (name.endswith(TABLES) and not name.endswith(".tsv"))
+        word = word_and_tag(dataset.columns)[0] if in_table else dataset.columns.text[0]
+        columns = {"words": word}
+    elif isinstance(example, ChoiceExample):
+        question, *choices = map(str, dataset.columns.text)
+        columns = {"question": question, "choices": choices}
+    id_column = dataset.columns.id if isinstance(dataset.columns.id, str) else None
+    return {"columns": columns, "id_column": id_column, "data": keys}
 
 
 def with_trained_data(data: EvaluateDataConfig, model: str) -> EvaluateDataConfig:
