@@ -103,32 +103,29 @@ def corpus_files(data: CorpusConfig) -> list[Path]:
 
 
 def current_inputs(run_dir: Path, inputs: Inputs) -> dict[str, dict[str, Entry]]:
-    """Return the content of ``inputs.json`` for a run that starts or resumes.
+    """Return the content of ``inputs.json`` for a run that starts or resumes. Several files are
+    read at once, since hashing leaves Python's lock.
 
     Raises ``CheckpointError`` for a damaged record, ``ResourceError`` for an unreadable file.
     """
     known = read_own(run_dir / INPUTS, _INPUTS, "the files that the run read are not compared")
     inputs_now: dict[str, dict[str, Entry]] = {}
     for kind, paths in inputs.items():
-        now = {str(path.resolve()): path for path in paths}
+        now, then = {str(path.resolve()): path for path in paths}, known.get(kind, {})
+        new = [path for name, path in now.items() if name not in then]
         try:
-            inputs_now[kind] = _entries(now, known.get(kind, {}))
+            if (size := sum(path.stat().st_size for path in new)) >= _TOLD_BYTES:
+                told = "reading %d files, %.1f GB, for their sha256 in %s"
+                _log.info(told, len(new), size / 1e9, INPUTS)
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+                entries = threads.map(_entry, now.values(), map(then.get, now))
+                inputs_now[kind] = dict(zip(now, entries, strict=True))
         except OSError as error:
             raise ResourceError(
                 f"{error.filename}: cannot be read: {error.strerror}\n"
                 "  fix: make it readable for this user; nothing was started"
             ) from error
     return inputs_now
-
-
-def _entries(now: Mapping[str, Path], then: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return the entries of files; several are read at once, since hashing leaves Python's lock."""
-    new = [path for name, path in now.items() if name not in then]
-    if (size := sum(path.stat().st_size for path in new)) >= _TOLD_BYTES:
-        _log.info("reading %d files, %.1f GB, for their sha256 in %s", len(new), size / 1e9, INPUTS)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
-        entries = threads.map(_entry, now.values(), (then.get(name) for name in now))
-        return dict(zip(now, entries, strict=True))
 
 
 def changed_inputs(run_dir: Path) -> list[str]:
