@@ -135,8 +135,6 @@ def check_stopping_metric(config: Any) -> None:
     Spans and tags have more metrics than a sweep can optimize, so any name is accepted there.
     """
     stopping = config.training.early_stopping
-    if stopping.patience is None:
-        return
     if config.training.evaluate_every_steps is None:
         raise ConfigError(
             f"training.early_stopping.patience = {stopping.patience}: "

@@ -142,7 +142,8 @@ def check(config: TrainConfig) -> None:
         )
     check_mixture(config)
     kept_layers(config)
-    check_stopping_metric(config)
+    if config.training.early_stopping.patience is not None:
+        check_stopping_metric(config)
 
 
 def main(
