@@ -33,11 +33,6 @@ def mixing_of(config: TrainConfig) -> MixingConfig:
     return MixingConfig(passes=config.training.passes)
 
 
-def tasks_by_dataset(config: TrainConfig) -> dict[str, str]:
-    """Return the task of each data set, also where each has its own head."""
-    return {name: find_dataset(name, config.data)[0].task for name in config.data.trained_on}
-
-
 def check_mixture(config: TrainConfig) -> None:
     """Raise ``ConfigError`` for data sets that cannot be mixed or evaluated together."""
     data, names, mixing = config.data, config.data.trained_on, mixing_of(config)
@@ -57,7 +52,7 @@ def check_mixture(config: TrainConfig) -> None:
     for name in names:
         if (head := find_dataset(name, data)[1].head) is not None:
             own_head(head, f"data.sets.{name}.head")
-    tasks = tasks_by_dataset(config)
+    tasks = {name: find_dataset(name, data)[0].task for name in names}
     for name in mixing.weights:
         if name not in {*tasks, *tasks.values()}:
             raise ConfigError(
@@ -107,26 +102,16 @@ def read(config: TrainConfig, name: str, part: str, tokenizer: PreTrainedTokeniz
     return replace(split, features=features, task=replace(split.task, name=name))
 
 
-def loss_weights(config: TrainConfig) -> dict[str, float]:
-    """Return the factor of the loss of each data set: its own, or that of its task."""
-    given, tasks = mixing_of(config).weights, tasks_by_dataset(config)
-    return {name: given.get(name, given.get(task, 1.0)) for name, task in tasks.items()}
-
-
-def draws(
-    config: TrainConfig, splits: Mapping[str, Split], total_steps: int
-) -> Callable[[int], Sequence[str]]:
-    """Return the function that draws the data sets of a step."""
-    mixing, tasks = mixing_of(config), tasks_by_dataset(config)
+def draw(
+    mixing: MixingConfig, seed: int, splits: Mapping[str, Split], total_steps: int, step: int
+) -> list[str]:
+    """Return the data sets that are drawn for a step."""
     rows = {name: len(split.features) for name, split in splits.items()}
-    drawn = partial(draw_datasets, list(splits), mixing.passes, seed=config.seed)
-
-    def draw(step: int) -> list[str]:
-        done = min(1.0, step / total_steps)
-        shares = probabilities(mixing.sampler, rows, tasks, power=mixing.power, fraction=done)
-        return drawn(step=step, probabilities=shares, replacement=mixing.replacement)
-
-    return draw
+    tasks = {name: split.dataset.task for name, split in splits.items()}  # also with own heads
+    done = min(1.0, step / total_steps)
+    shares = probabilities(mixing.sampler, rows, tasks, power=mixing.power, fraction=done)
+    of_step = partial(draw_datasets, list(splits), mixing.passes, seed=seed, step=step)
+    return of_step(probabilities=shares, replacement=mixing.replacement)
 
 
 def steps(

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.preflight_checks import fit_positions, require_init, warn_of_rates
 from road_ray.recipes.run_directory.input_files import identity_of
 from road_ray.recipes.train.config import DistillConfig, FinetuneConfig, TrainConfig
-from road_ray.recipes.train.mixture import draws, loss_weights, read
+from road_ray.recipes.train.mixture import draw, mixing_of, read
 from road_ray.recipes.train.teachers import Teachers
 from road_ray.training.worker import Worker
 
@@ -93,9 +94,10 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
         rows = {"rows": rows[config.data.dataset]}
         batches = streams[config.data.dataset].batches_per_epoch * config.data.epochs
         total = total or max(1, math.ceil(batches / config.training.passes))
-    identity, draw = identity_of(batch=data.batch_size, **rows), draws(config, splits, total)
+    identity = identity_of(batch=data.batch_size, **rows)
+    drawn = partial(draw, mixing_of(config), config.seed, splits, total)
     return Prepared(
-        tokenizer, model, splits, dev_splits, overlaps, streams, draw, total, identity, heads
+        tokenizer, model, splits, dev_splits, overlaps, streams, drawn, total, identity, heads
     )
 
 
@@ -150,13 +152,14 @@ def build_objective(
     config: TrainConfig, prepared: Prepared, teachers: Mapping[str, Teachers]
 ) -> Supervised:
     """Return the objective: labels, the teachers' logits, and the hidden states of one teacher if
-    ``matching`` is enabled.
+    ``matching`` is enabled. The factor of the loss of a data set is its own, or that of its task.
     """
-    model, weights = prepared.model, loss_weights(config)
-    options: dict[str, Any] = {"weights": weights, "one_dataset": len(weights) == 1}
+    model, given, splits = prepared.model, mixing_of(config).weights, prepared.splits
+    factors = {n: given.get(n, given.get(s.dataset.task, 1.0)) for n, s in splits.items()}
+    options: dict[str, Any] = {"weights": factors, "one_dataset": len(splits) == 1}
     if isinstance(config, FinetuneConfig):
-        split = prepared.splits[config.data.dataset]
-        options["class_weights"] = _class_weights(config.data.class_weights, split)
+        if chosen := config.data.class_weights:
+            options["class_weights"] = _class_weights(chosen, splits[config.data.dataset])
         options["label_smoothing"] = config.data.label_smoothing
     taught = next(iter(teachers.values()), None)
     if taught is not None:
@@ -176,15 +179,12 @@ def build_objective(
     return Supervised(model, **options)
 
 
-def _class_weights(
-    choice: Literal["balanced"] | Mapping[str, float] | None, split: Split
-) -> Tensor | None:
+def _class_weights(choice: Literal["balanced"] | Mapping[str, float], split: Split) -> Tensor:
     """Return the weight of each label in the loss ``[C]``; 1 is that of an average example. Of
     several labels, balanced weights are the rows without the label by those with it.
     """
     kind = split.task.kind
-    if not choice or not isinstance(kind, Classify | MultiLabel | Tag):
-        return None
+    assert isinstance(kind, Classify | MultiLabel | Tag)  # others are refused before the start
     if isinstance(choice, Mapping):
         return torch.tensor([choice.get(label, 1.0) for label in kind.labels])
     labels = split.features.gold["labels"]

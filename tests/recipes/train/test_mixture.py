@@ -10,11 +10,13 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
+from road_ray.data.load_split import find_dataset
 from road_ray.data.model_files import head_for
 from road_ray.data.task_and_dataset import Classify, Task
 from road_ray.recipes.train.config import MultitaskConfig
 from road_ray.recipes.train.find_teachers import find_teachers, locate_teachers
-from road_ray.recipes.train.mixture import draws, loss_weights, steps
+from road_ray.recipes.train.mixture import draw, steps
+from road_ray.recipes.train.prepare import build_objective
 from road_ray.verbs import configure, preset_config
 
 
@@ -22,15 +24,17 @@ def test_weights_and_draws_of_a_task_are_those_of_its_data_sets_with_heads_of_th
     chosen = {"data.datasets": ["mnli", "snli", "cola"], "mixing.weights.nli": 0.5}
     chosen |= {"mixing.weights.snli": 2.0, "mixing.sampler": "uniform_task"}
     config = load(MultitaskConfig, overrides=chosen | {"mixing.heads": "dataset"})
-    assert loss_weights(config) == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
-    rows = {name: SimpleNamespace(features=range(10)) for name in config.data.datasets}
-    draw = draws(config, rows, 1000)
-    drawn = Counter(name for step in range(1000) for name in draw(step))
+    sets = {name: find_dataset(name, config.data)[0] for name in config.data.datasets}
+    rows = {n: SimpleNamespace(features=range(10), dataset=x) for n, x in sets.items()}
+    model = SimpleNamespace(encoder=None, tasks={})
+    objective = build_objective(config, SimpleNamespace(model=model, splits=rows), {})
+    assert objective.weights == {"mnli": 0.5, "snli": 2.0, "cola": 1.0}
+    drawn = Counter(x for step in range(1000) for x in draw(config.mixing, 0, rows, 1000, step))
     shares = [drawn[name] / (1000 * config.mixing.passes) for name in rows]
     assert shares == pytest.approx([0.25, 0.25, 0.5], abs=0.03)
     chosen |= {"mixing.sampler": "annealed", "mixing.passes": 3, "mixing.replacement": False}
-    draw = draws(load(MultitaskConfig, overrides=chosen), rows, 10)
-    assert all({*draw(step)} == {*rows} for step in range(10))
+    mixing = load(MultitaskConfig, overrides=chosen).mixing
+    assert all({*draw(mixing, 0, rows, 10, step)} == {*rows} for step in range(10))
 
 
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):
