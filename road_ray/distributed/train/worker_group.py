@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -46,7 +46,7 @@ from road_ray.distributed.ray_private import propagate_environment_variable
 from road_ray.distributed.room import room
 from road_ray.errors import ClusterError, RoadError, first_line
 from road_ray.training.monitoring.metrics_journal import read_metrics
-from road_ray.training.run_context import REMEDY, RunContext, StopRequest
+from road_ray.training.run_context import REMEDY, RunContext, StopRequest, oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -57,10 +57,11 @@ _COLLECTIVE_SECONDS = 1800
 
 
 def fit_worker_group(
-    main: Callable[[Worker, RunContext], dict[str, float]], config: Any, context: RunContext
+    main: Callable[..., dict[str, float]], config: Any, extra: Sequence[object], context: RunContext
 ) -> dict[str, float]:
-    """Run ``main(worker, context)`` in ``config.workers`` workers, or in as many as there is room
-    for but at least ``config.min_workers``; return the result of rank 0. Ray is connected.
+    """Run ``main(config, worker, context, *extra)`` in ``config.workers`` workers, or in as many as
+    there is room for but at least ``config.min_workers``; return the result of rank 0. Ray is
+    connected.
 
     ``context`` is the driver's; each worker makes its own (see ``_on_worker``). What they tell each
     other travels through files below ``config.run_dir``, which all machines share.
@@ -73,7 +74,8 @@ def fit_worker_group(
     shutil.rmtree(storage, ignore_errors=True)
     storage.mkdir(parents=True)
     messages = Messages(storage)
-    settings = main, environment_for_workers(), messages, context.on_row is not None
+    run = main, config, extra
+    settings = run, environment_for_workers(), messages, context.on_row is not None
     trainer = TorchTrainer(
         _on_worker,
         train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
@@ -190,7 +192,7 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     group: it is told to the driver, and the other workers stop waiting because this one leaves
     their process group.
     """
-    main, environment, messages, report_rows = ray.get(config["settings"])
+    (main, given, extra), environment, messages, report_rows = ray.get(config["settings"])
     if messages.failure() is not None:
         return None
     group = ray.train.get_context()
@@ -205,7 +207,8 @@ def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     )
     with driver_environment(environment), messages.reach(context):
         try:
-            return main(worker, context)
+            with oom_as_error(worker.rank, context):
+                return main(given, worker, context, *extra)
         except RoadError as error:
             messages.fail(error)
             if dist.is_initialized():

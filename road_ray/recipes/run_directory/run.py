@@ -197,16 +197,13 @@ def launch(
             "  fix: gpus_per_worker=1 with as many workers as there are GPUs; nothing was started"
         )
 
-    def run(worker: Worker, context: RunContext) -> dict[str, float]:
-        with oom_as_error(worker.rank, context):
-            return main(config, worker, context, *extra)
-
     if config.workers == 0:
-        return run(Worker.alone(), context)
+        with oom_as_error(0, context):
+            return main(config, Worker.alone(), context, *extra)
     with connected(config.address):  # first: Ray reads its settings when it is imported
         from road_ray.distributed.train.worker_group import fit_worker_group
 
-        return fit_worker_group(run, config, context)
+        return fit_worker_group(main, config, extra, context)
 
 
 def lock_run_directory(directory: Path) -> TextIO:
