@@ -14,7 +14,7 @@ from torch.nn import functional
 from road_ray.data.examples import UNKNOWN
 from road_ray.distillation.ensemble import BatchT, Ensemble, submitted
 from road_ray.distillation.losses import allowed_of, soft_loss_sum, targets_of, two_classes
-from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, num_right, soften
+from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, right_teachers, soften
 from road_ray.errors import ConfigError, DataError
 
 
@@ -56,7 +56,7 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():
         known = targets != UNKNOWN
-        right = num_right(mask_disallowed(logits, allowed), targets)
+        right = right_teachers(mask_disallowed(logits, allowed), targets).sum(0)
         counts = right[known].bincount(minlength=ensemble.size + 1)
         stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
     # A copy of the same type: a collator's batch has methods such as ``to``.

@@ -111,22 +111,18 @@ def combine(logits: Tensor, weights: Tensor) -> Tensor:
     return weighted.sum(0) / len(logits)
 
 
-def _check_shapes(logits: Tensor, targets: Tensor) -> None:
+def _check(logits: Tensor, targets: Tensor) -> None:
     """Raise ``DataError`` unless logits are ``[M, B, ..., C]`` and targets ``[B, ...]``, without
-    broadcasting.
+    broadcasting, and for a label that is neither a class nor unknown.
     """
     if logits.ndim < 3 or targets.shape != logits.shape[1:-1] or not len(logits):
         raise DataError(
             f"teacher logits {list(logits.shape)} and targets {list(targets.shape)} do not fit\n"
             "  allowed: logits [M, B, C] and targets [B], or logits [M, B, 2, L] and targets [B, 2]"
         )
-
-
-def _check_targets(logits: Tensor, targets: Tensor) -> None:
-    """Raise ``DataError`` for a label that is neither a class nor unknown."""
     classes = logits.shape[-1]
     invalid = (targets != UNKNOWN) & ((targets < 0) | (targets >= classes))
-    if bool(invalid.any()):
+    if not targets.is_floating_point() and bool(invalid.any()):
         raise DataError(
             f"target {int(targets[invalid][0])} is outside the teachers' classes 0..{classes - 1}\n"
             f"  fix: correct the label, or mark it as unknown with {UNKNOWN}"
@@ -135,7 +131,7 @@ def _check_targets(logits: Tensor, targets: Tensor) -> None:
 
 def mean(logits: Tensor, targets: Tensor) -> Tensor:
     """Return ones, for a plain mean. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
-    _check_shapes(logits, targets)
+    _check(logits, targets)
     return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
 
 
@@ -148,7 +144,7 @@ def mean_probabilities(logits: Tensor, targets: Tensor, *, temperature: float = 
     """
     if not 0 < temperature < math.inf:  # false for NaN too
         raise ConfigError(f"distillation.temperature is {temperature}\n  allowed: more than 0")
-    _check_shapes(logits, targets)
+    _check(logits, targets)
     if targets.is_floating_point():
         return combine(logits, mean(logits, targets))
     logs = (logits.float() / temperature).log_softmax(-1)
@@ -165,7 +161,6 @@ def probability_shift(logits: Tensor, targets: Tensor) -> Tensor:
     if targets.is_floating_point():
         return soft
     targets = targets.to(logits.device)
-    _check_targets(logits, targets)
     top = soft.argmax(-1, keepdim=True)
     label = targets.unsqueeze(-1).where((targets != UNKNOWN).unsqueeze(-1), top)
     shifted = soft.scatter(-1, top, soft.gather(-1, label))
@@ -198,7 +193,7 @@ def correctness(
     if targets.is_floating_point():
         return ones
     targets = targets.to(logits.device)
-    right, known = _right(logits, targets), targets != UNKNOWN
+    right, known = right_teachers(logits, targets), targets != UNKNOWN
     if span_correctness == "joint" and targets.ndim > 1:
         trailing = tuple(range(1, targets.ndim))
         right = (right | ~known).all(tuple(a + 1 for a in trailing), keepdim=True).expand_as(right)
@@ -227,16 +222,11 @@ def correct_only(
     )
 
 
-def num_right(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the number of teachers whose first largest logit is at the target.
-    ``[M, B, ..., C], [B, ...] -> [B, ...]``.
+def right_teachers(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return which teachers have their first largest logit at the target.
+    ``[M, B, ..., C], [B, ...] -> [M, B, ...]`` bool.
     """
-    _check_shapes(logits, targets)
-    return _right(logits, targets.to(logits.device)).sum(0)
-
-
-def _right(logits: Tensor, targets: Tensor) -> Tensor:
-    _check_targets(logits, targets)
+    _check(logits, targets)
     return (logits.argmax(-1) == targets) & ~logits.isnan().any(-1)  # NaN: not answered
 
 
@@ -262,7 +252,6 @@ def confidence(
     if targets.is_floating_point() or len(logits) == 1:
         return ones
     targets = targets.to(logits.device)
-    _check_targets(logits, targets)
     known = targets != UNKNOWN
     at = targets.where(known, 0).expand(logits.shape[:-1]).unsqueeze(-1)
     losses = -logits.float().log_softmax(-1).gather(-1, at).squeeze(-1)

@@ -130,7 +130,7 @@ def test_annotate_attaches_the_weighted_logits_and_leaves_the_batch_alone(trio):
     assert set(first) == keys
     assert isinstance(softened, BatchEncoding)
     right = [softened["stats"][f"teachers/right_{n}"] for n in range(4)]
-    expected = weighting.num_right(logits, first["labels"])
+    expected = weighting.right_teachers(logits, first["labels"]).sum(0)
     assert right == [float((expected == n).sum()) for n in range(4)]
     assert softened["stats"]["time/teacher_wait_seconds"] > 0
 

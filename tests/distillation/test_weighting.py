@@ -15,8 +15,8 @@ from road_ray.distillation.weighting import (
     entropy,
     mean,
     mean_probabilities,
-    num_right,
     probability_shift,
+    right_teachers,
     soften,
 )
 from road_ray.errors import ConfigError, DataError
@@ -47,7 +47,7 @@ def test_when_every_teacher_errs_the_named_choice_holds(all_wrong, each):
 
 def test_a_tie_goes_to_the_first_class():
     logits = torch.zeros(2, 2, 3)
-    assert num_right(logits, torch.tensor([0, 1])).tolist() == [2, 0]
+    assert right_teachers(logits, torch.tensor([0, 1])).tolist() == [[True, False]] * 2
 
 
 def test_a_weight_a_teacher_counts_for_all_trailing_axes():
