@@ -11,6 +11,7 @@ import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from road_ray.distributed.connection import accepts_anonymous, connected, refuse_open, token_path
 from road_ray.errors import RoadError
@@ -24,13 +25,15 @@ Finding = dict[str, str]
 """Result of one check: ``what``, ``found``, ``state`` and ``mend``."""
 
 
-def environment() -> dict[str, object]:
+def environment() -> dict[str, Any]:
     """Return versions and devices of the process that starts the run."""
+    import torch
+
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
-        "devices": devices(),
+        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "packages": {name: version_of(name) for name in _PACKAGES},
         "revision": revision(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:2]],  # no arguments: they may hold secrets
@@ -56,13 +59,6 @@ def revision() -> str:
         return "unknown"
 
 
-def devices() -> list[str]:
-    """Return the names of the GPUs that torch can use."""
-    import torch
-
-    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-
-
 def _finding(what: str, found: str, good: bool = True, mend: str = "") -> Finding:
     state = "ok" if good else "PROBLEM"
     return {"what": what, "found": found, "state": state, "mend": "" if good else mend}
@@ -86,7 +82,7 @@ def findings(address: str | None, root: str | None) -> list[Finding]:
     return [
         _finding("python", platform.python_version()),
         *(_finding(name, version_of(name)) for name in _CHECKED),
-        _finding("devices", ", ".join(devices()) or processor),
+        _finding("devices", ", ".join(environment()["devices"]) or processor),
         _finding("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, space),
         _data(root),
         check_token(),
