@@ -33,6 +33,7 @@ class Schedule:
                 "  allowed: constant, linear, or points [fraction of training, kd_weight] such as "
                 "[[0, 0.9], [0.5, 0.5], [1, 0]]: rising fractions, all in 0..1"
             )
+        self.is_constant = len({weight for _, weight in self.points}) == 1
 
     def __call__(self, fraction: float) -> float:
         before = [point for point in self.points if point[0] <= fraction]
@@ -41,7 +42,3 @@ class Schedule:
             return before[-1][1] if before else after[0][1]
         (start, low), (end, high) = before[-1], after[0]
         return low + (high - low) * (fraction - start) / (end - start)
-
-    @property
-    def is_constant(self) -> bool:
-        return len({weight for _, weight in self.points}) == 1
