@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from road_ray.data.examples import UNKNOWN
 from road_ray.distillation.ensemble import BatchT, Ensemble, submitted
-from road_ray.distillation.losses import allowed_of, soft_loss_sum, targets_of, two_classes
+from road_ray.distillation.losses import soft_loss_sum, targets_of, two_classes
 from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, right_teachers, soften
 from road_ray.errors import ConfigError, DataError
 
@@ -48,7 +48,8 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
-    targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
+    targets, allowed = targets_of(batch)
+    targets = targets.to(logits.device)
     if ensemble.is_number:
         targets = targets.flatten()
     elif targets.shape == logits.shape[1:]:  # several labels, each with two classes
@@ -122,7 +123,7 @@ def student_loss(
             "  fix: give the model labels, or start_positions and end_positions"
         )
     label_loss: Tensor = outputs.loss
-    targets = targets_of(batch).to(label_loss.device)
+    targets = targets_of(batch)[0].to(label_loss.device)
     known, is_number = targets != UNKNOWN, targets.is_floating_point()
     if not known.any():  # a mean over no labels is NaN
         label_loss = torch.zeros_like(label_loss)

@@ -30,26 +30,20 @@ def two_classes(logits: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(logits), logits], -1)
 
 
-def targets_of(batch: Mapping[str, Any]) -> Tensor:
-    """Return the labels of a batch, ``[B]``, or its start and end positions, ``[B, 2]``; -100 is
-    unknown.
+def targets_of(batch: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """Return the labels of a batch, ``[B]``, or its start and end positions, ``[B, 2]``, -100 where
+    unknown; and the classes that count: ``[B, 1, L]`` for spans, without question and padding, None
+    for all.
     """
     if batch.get("start_positions") is not None and batch.get("end_positions") is not None:
         ends = [torch.as_tensor(batch[name]) for name in ("start_positions", "end_positions")]
-        return torch.stack(ends, -1)
+        return torch.stack(ends, -1), allowed_positions(batch)[:, None, :]
     if batch.get("labels") is None:
         raise DataError(
             f"the batch has no labels to weight the teachers by; it has {sorted(batch)}\n"
             f"  allowed: labels, or start_positions and end_positions; {UNKNOWN} where unknown"
         )
-    return torch.as_tensor(batch["labels"])
-
-
-def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
-    """Return the classes that count for correctness: ``[B, 1, L]`` for spans, without question and
-    padding; None for all.
-    """
-    return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
+    return torch.as_tensor(batch["labels"]), None
 
 
 def kd_loss(
@@ -79,13 +73,14 @@ def soft_loss_sum(
     if targets is None or weights is None:  # one target, whose weights are 0 or 1
         targets, weights = batch["soft_logits"][None], batch["kd_keep"][None]
     targets, weights = targets.to(student.device), weights.to(student.device)
-    mask, regression = allowed_of(batch), targets_of(batch).is_floating_point()
+    labels, mask = targets_of(batch)
+    regression = labels.is_floating_point()
     if targets.ndim > student.ndim + 1:  # several labels
         student, regression = two_classes(student), False
         mask = torch.ones_like(student, dtype=torch.bool)
     count = torch.full((), len(student), device=student.device)
     if student.ndim > 2 and mask is None:
-        known = (torch.as_tensor(batch["labels"]) != UNKNOWN).to(student.device)
+        known = (labels != UNKNOWN).to(student.device)
         student, targets = student.flatten(0, 1), targets.flatten(1, 2)
         weights, count = (weights * known).flatten(1, 2), known.sum()
     total = torch.zeros((), device=student.device)

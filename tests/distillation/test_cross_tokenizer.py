@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from torch.testing import assert_close
 
 from road_ray.data import catalog
-from road_ray.data.batching import pad
+from road_ray.data.batching import allowed_positions, pad
 from road_ray.data.encode_examples import encode
 from road_ray.data.examples import Answer, ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.load_split import Split
@@ -21,7 +21,6 @@ from road_ray.distillation.cross_tokenizer import (
     transfer_spans,
 )
 from road_ray.distillation.ensemble import LocalEnsemble
-from road_ray.distillation.losses import allowed_of
 from road_ray.distillation.stored_ensemble import StoredEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import fingerprint_tokenizer, teacher_entry
@@ -82,7 +81,7 @@ def test_with_the_students_tokenizer_it_answers_as_a_plain_teacher_does(family, 
     carried = Teacher(directory, task, ANOTHER).logits(**inputs_of(batch))
     assert carried.shape == plain.shape
     if name == "squad_v2":
-        allowed = allowed_of(batch | {"start_positions": None}).expand_as(plain)
+        allowed = allowed_positions(batch)[:, None, :].expand_as(plain)
         expected = plain.masked_fill(~allowed, -torch.inf).log_softmax(-1)
         # Tokens of one character, as the bytes of a letter, share its mass.
         shared = torch.zeros_like(allowed)
