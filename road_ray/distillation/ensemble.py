@@ -49,6 +49,26 @@ class Ensemble(ABC):
     def gather(self, handle: Any) -> Tensor:
         """Return the logits of a submitted batch. ``-> [M, B, ..., C]``, fp32."""
 
+    def _joined(
+        self, answers: Sequence[Tensor], figures: Iterable[Mapping[str, float]], **stats: float
+    ) -> Tensor:
+        """Stack the answers of the teachers, ``M x [B, ..., C] -> [M, B, ..., C]``, and make their
+        figures the ``stats``, with names such as ``teachers/outside_0``. Answers in the teachers'
+        own tokens differ in length; they are padded to the longest.
+        """
+        self.stats = stats | {
+            f"teachers/{name}_{number}": value
+            for number, of_teacher in enumerate(figures)
+            for name, value in of_teacher.items()
+        }
+        if answers[0].ndim == 2:
+            return torch.stack([*answers])
+        shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
+        stack = answers[0].new_full((len(answers), *shape), PAD_LOGIT)
+        for target, answer in zip(stack, answers, strict=True):
+            target[tuple(map(slice, answer.shape))] = answer
+        return stack
+
     def close(self) -> None:  # noqa: B027  # only an ensemble with resources does
         """Release what the ensemble owns: actors, files."""
 
@@ -69,28 +89,6 @@ def submitted(
         if len(waiting) > lookahead:
             yield waiting.popleft()
     yield from waiting
-
-
-def numbered(metrics: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return metrics of each teacher as one mapping with names such as ``teachers/outside_0``."""
-    return {
-        f"teachers/{name}_{number}": value
-        for number, of_teacher in enumerate(metrics)
-        for name, value in of_teacher.items()
-    }
-
-
-def stacked(answers: Sequence[Tensor]) -> Tensor:
-    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Answers in the teachers' own tokens differ in
-    length; they are padded to the longest.
-    """
-    if answers[0].ndim == 2:
-        return torch.stack([*answers])
-    shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
-    stack = answers[0].new_full((len(answers), *shape), PAD_LOGIT)
-    for target, answer in zip(stack, answers, strict=True):
-        target[tuple(map(slice, answer.shape))] = answer
-    return stack
 
 
 class LocalEnsemble(Ensemble):
@@ -121,8 +119,7 @@ class LocalEnsemble(Ensemble):
             stream.wait_stream(torch.cuda.current_stream(stream.device))
         with torch.cuda.stream(stream):  # without a GPU it does nothing
             answers = [teacher.logits(**handle).cpu() for teacher in self.teachers]
-        self.stats = numbered(teacher.stats for teacher in self.teachers)
-        return stacked(answers)
+        return self._joined(answers, [teacher.stats for teacher in self.teachers])
 
 
 class RowEnsemble(Ensemble):

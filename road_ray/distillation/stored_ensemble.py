@@ -40,7 +40,7 @@ from road_ray.data.examples import Longs
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
 from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader
-from road_ray.distillation.ensemble import Ensemble, numbered, submitted
+from road_ray.distillation.ensemble import Ensemble, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
@@ -347,8 +347,7 @@ class StoredEnsemble(Ensemble):
         Raises ``DataError`` for a row that a teacher was not asked.
         """
         answers, figures = zip(*(tables.logits(handle) for tables in self.tables), strict=True)
-        self.stats = numbered(figures)
-        return torch.stack(answers)
+        return self._joined(answers, figures)
 
     def label(self, batches: Batches, live: Live) -> int:
         """Have the teachers answer every row of ``batches`` that has no answer, and return how many

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from road_ray.data.batching import INPUTS
 from road_ray.data.task_and_dataset import Task
-from road_ray.distillation.ensemble import Ensemble, numbered, stacked
+from road_ray.distillation.ensemble import Ensemble
 from road_ray.distillation.stored_ensemble import rounded
 from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions
@@ -145,12 +145,10 @@ class ActorEnsemble(Ensemble):
                 raise self._lost_error(refs.index(late[0]), reason)
         answers = [self._answer(number, ref, seconds) for number, ref in enumerate(refs)]
         self._open -= set(refs)
-        self.stats = {  # seconds of the slowest forward pass, figures of the teachers
-            "time/teacher_busy_seconds": max(busy for _, busy, _ in answers),
-            **numbered(figures for _, _, figures in answers),
-        }
-        tensors = [torch.tensor(array, dtype=torch.float32) for array, _, _ in answers]
-        return stacked(tensors)
+        logits, busy, figures = zip(*answers, strict=True)
+        tensors = [torch.tensor(array, dtype=torch.float32) for array in logits]
+        # Those of the slowest forward pass, and figures of the teachers.
+        return self._joined(tensors, figures, **{"time/teacher_busy_seconds": max(busy)})
 
     def health(self) -> list[int]:
         """Return the process id of each actor.

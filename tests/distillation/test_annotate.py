@@ -22,7 +22,7 @@ from road_ray.data.task_and_dataset import Classify, MultiLabel, Task
 from road_ray.distillation import weighting
 from road_ray.distillation.annotate import annotate, model_inputs, student_loss
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble, stacked
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, RowEnsemble
 from road_ray.distillation.losses import kd_loss, soft_loss_sum, two_classes
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
 from road_ray.distillation.teacher_directory import check_teacher
@@ -106,9 +106,9 @@ def test_a_head_that_is_not_in_the_file_is_refused(tmp_path):
         Teacher(tmp_path, NLI)
 
 
-def test_answers_of_different_shapes_are_never_mixed():
+def test_answers_of_different_shapes_are_never_mixed(trio):
     with pytest.raises(RuntimeError, match="equal size"):
-        stacked([torch.zeros(2, 3), torch.zeros(2, 1)])
+        trio._joined([torch.zeros(2, 3), torch.zeros(2, 1)], ())
 
 
 def test_metrics_of_out_of_fold_teachers_are_those_of_all_folds():
