@@ -14,7 +14,7 @@ from torch.nn import functional
 from road_ray.data.examples import UNKNOWN
 from road_ray.distillation.ensemble import BatchT, Ensemble, submitted
 from road_ray.distillation.losses import soft_loss_sum, targets_of, two_classes
-from road_ray.distillation.weighting import Merge, Rule, mask_disallowed, right_teachers, soften
+from road_ray.distillation.weighting import Merge, Rule, right_teachers, soften
 from road_ray.errors import ConfigError, DataError
 
 
@@ -54,10 +54,13 @@ def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, ea
         targets = targets.flatten()
     elif targets.shape == logits.shape[1:]:  # several labels, each with two classes
         logits, targets = two_classes(logits), targets.long()
-    soft = soften(weigh, logits, targets, allowed)
+    masked = logits
+    if allowed is not None:
+        masked = logits.float().masked_fill(~allowed.to(logits.device), -torch.inf)
+    soft = soften(weigh, logits, targets, masked)
     if not targets.is_floating_point():
         known = targets != UNKNOWN
-        right = right_teachers(mask_disallowed(logits, allowed), targets).sum(0)
+        right = right_teachers(masked, targets).sum(0)
         counts = right[known].bincount(minlength=ensemble.size + 1)
         stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
     # A copy of the same type: a collator's batch has methods such as ``to``.

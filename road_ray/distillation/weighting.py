@@ -51,19 +51,18 @@ class SoftTargets(NamedTuple):
 
 
 def soften(
-    rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None = None
+    rule: Rule, logits: Tensor, targets: Tensor, masked: Tensor | None = None
 ) -> SoftTargets:
     """Combine the teachers' logits by a rule. ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
 
-    The rule ignores classes outside ``allowed`` (broadcast to ``[B, ..., C]``: no padding, no
+    The rule reads ``masked``: the logits, with ``-inf`` at classes that do not count (padding,
     question). Its weights are applied to the raw logits, which the student's loss masks; a merging
     rule returns ``-inf`` there. Source of that order: ROaD part 1, Algorithm 2, our reading.
     A teacher whose logits of an example are NaN has no answer: the rule sees the others alone.
     """
-    targets = targets.to(logits.device)
+    targets, masked = targets.to(logits.device), logits if masked is None else masked
     answered = ~logits.isnan().flatten(2).any(-1)  # [M, B]
     if bool(answered.all()):
-        masked = mask_disallowed(logits, allowed)
         if isinstance(rule, Merge):
             return SoftTargets(
                 rule(masked, targets), torch.ones_like(targets, dtype=torch.bool), None
@@ -77,19 +76,11 @@ def soften(
         rows = (answered == some[:, None]).all(0).nonzero().squeeze(1)
         if not some.any():
             continue
-        of_rows = None if allowed is None else allowed.to(rows.device)[rows]
-        part = soften(rule, logits[some][:, rows], targets[rows], of_rows)
+        part = soften(rule, logits[some][:, rows], targets[rows], masked[some][:, rows])
         soft[rows], keep[rows] = part.logits, part.keep
         if part.weights is not None:  # whose mean over all teachers is that over these
             weights[some.nonzero(), rows] = part.weights.float() * (len(some) / some.sum())
     return SoftTargets(soft, keep, None if isinstance(rule, Merge) else weights)
-
-
-def mask_disallowed(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """Return the logits with ``-inf`` outside ``allowed``. ``[M, B, ..., C] -> [M, B, ..., C]``."""
-    if allowed is None:
-        return logits
-    return logits.float().masked_fill(~allowed.to(logits.device), -torch.inf)
 
 
 def combine(logits: Tensor, weights: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ def test_what_is_not_allowed_has_no_say(name):
     wild = logits.clone()
     wild[..., 5:] = 50.0 * torch.randn(M, B, 2, L - 5)
     wild[0, ..., 5:] = -torch.inf
-    soft, narrow = soften(rule, wild, targets, allowed), soften(rule, logits[..., :5], targets)
+    masked = wild.masked_fill(~allowed, -torch.inf)
+    soft, narrow = soften(rule, wild, targets, masked), soften(rule, logits[..., :5], targets)
     assert_close(soft.logits[..., :5], narrow.logits)
     assert torch.equal(soft.keep, narrow.keep)
 
