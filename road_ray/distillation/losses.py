@@ -51,7 +51,7 @@ def kd_loss(
 ) -> Tensor:
     """Return ``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
     rows = kd_rows(student_logits, soft_logits, temperature=temperature, mask=mask)
-    return _sum(rows) / max(len(student_logits), 1)
+    return rows.sum() / max(rows.numel(), 1)
 
 
 def soft_loss_sum(
@@ -90,7 +90,9 @@ def soft_loss_sum(
             rows = (student.float() - soft.float()).square().mean(-1)
         else:
             rows = kd_rows(student, soft, temperature=temperature, mask=mask)
-        total = total + _sum(torch.where(weight != 0, rows * weight, 0.0))
+        rows = torch.where(weight != 0, rows * weight, 0.0)
+        # The mean over the heads of an example, as Hugging Face's run_squad_w_distillation.py has.
+        total = total + (rows.flatten(1).mean(1) if rows.ndim > 1 else rows).sum()
     return total / len(targets), count
 
 
@@ -123,13 +125,6 @@ def kd_rows(
     gap = torch.where(probability > 0, log_soft - log_student, 0.0)
     rows = temperature**2 * (probability * gap).sum(-1)
     return rows if valid is None else torch.where(valid, rows, 0.0)
-
-
-def _sum(rows: Tensor) -> Tensor:
-    """Return the sum over examples of the mean over their heads, as Hugging Face's
-    ``run_squad_w_distillation.py`` has it. ``[B, ...] -> []``.
-    """
-    return rows.flatten(1).mean(1).sum() if rows.ndim > 1 else rows.sum()
 
 
 def _check_shapes(student: Tensor, soft: Tensor) -> None:
