@@ -41,38 +41,33 @@ def annotate(
             "  fix: take a rule of weights, such as mean, correctness or confidence"
         )
     for batch, handle in submitted(batches, ensemble, lookahead):
-        yield _softened(batch, handle, ensemble, weigh, each)
-
-
-def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
-    begin = time.perf_counter()
-    logits = ensemble.gather(handle)
-    stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
-    targets, allowed = targets_of(batch)
-    targets = targets.to(logits.device)
-    if ensemble.is_number:
-        targets = targets.flatten()
-    elif targets.shape == logits.shape[1:]:  # several labels, each with two classes
-        logits, targets = two_classes(logits), targets.long()
-    masked = logits
-    if allowed is not None:
-        masked = logits.float().masked_fill(~allowed.to(logits.device), -torch.inf)
-    soft = soften(weigh, logits, targets, masked)
-    if not targets.is_floating_point():
-        known = targets != UNKNOWN
-        right = right_teachers(masked, targets).sum(0)
-        counts = right[known].bincount(minlength=ensemble.size + 1)
-        stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
-    # A copy of the same type: a collator's batch has methods such as ``to``.
-    softened: Any = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
-    softened.update(soft_logits=soft.logits, kd_keep=soft.keep)
-    for name in ("teacher_logits", "teacher_weights"):  # of an earlier ensemble
-        softened.pop(name, None)
-    if each:
-        softened["teacher_logits"] = logits.nan_to_num(0.0)  # of weight 0
-        softened["teacher_weights"] = soft.weights
-    softened["stats"] = {**batch.get("stats", {}), **stats}
-    return cast("BatchT", softened)
+        begin = time.perf_counter()
+        logits = ensemble.gather(handle)
+        stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
+        targets, allowed = targets_of(batch)
+        targets = targets.to(logits.device)
+        if ensemble.is_number:
+            targets = targets.flatten()
+        elif targets.shape == logits.shape[1:]:  # several labels, each with two classes
+            logits, targets = two_classes(logits), targets.long()
+        masked = logits
+        if allowed is not None:
+            masked = logits.float().masked_fill(~allowed.to(logits.device), -torch.inf)
+        soft = soften(weigh, logits, targets, masked)
+        if not targets.is_floating_point():
+            right = right_teachers(masked, targets).sum(0)[targets != UNKNOWN]
+            counts = right.bincount(minlength=ensemble.size + 1).tolist()
+            stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts)}
+        # A copy of the same type: a collator's batch has methods such as ``to``.
+        softened: Any = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
+        softened.update(soft_logits=soft.logits, kd_keep=soft.keep)
+        for name in ("teacher_logits", "teacher_weights"):  # of an earlier ensemble
+            softened.pop(name, None)
+        if each:
+            softened["teacher_logits"] = logits.nan_to_num(0.0)  # of weight 0
+            softened["teacher_weights"] = soft.weights
+        softened["stats"] = {**batch.get("stats", {}), **stats}
+        yield cast("BatchT", softened)
 
 
 # Keys for teachers and keys that `annotate` adds to a batch; no model accepts them.
