@@ -19,7 +19,7 @@ from torch import Tensor
 from road_ray.data.examples import Ints, Longs
 from road_ray.data.task_and_dataset import Task
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextsOf
-from road_ray.distillation.teacher import Teacher, inputs_of, some_rows
+from road_ray.distillation.teacher import Teacher, inputs_of
 from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions
 
 BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
@@ -150,11 +150,11 @@ class RowEnsemble(Ensemble):
         """
         numbers, width = torch.as_tensor(batch["rows"]).cpu().numpy(), batch["input_ids"].shape[-1]
         texts = {} if self._texts is None else self._texts(numbers, width)
-        inputs = inputs_of({**batch, **texts})
+        whole = {**batch, **texts}
         folds, parts = self._folds[numbers], []
         for fold in sorted({*folds.tolist()}) if self.members else ():
             places = np.flatnonzero(folds == fold)
-            handle = self.members[fold].submit(some_rows(inputs, places))
+            handle = self.members[fold].submit(inputs_of(whole, places))
             parts.append((fold, places, handle))
         return numbers, width, parts
 

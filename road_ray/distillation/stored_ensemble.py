@@ -41,7 +41,7 @@ from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
 from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader
 from road_ray.distillation.ensemble import Ensemble, submitted
-from road_ray.distillation.teacher import OWN_TOKENS, inputs_of, some_rows
+from road_ray.distillation.teacher import OWN_TOKENS, inputs_of
 from road_ray.distillation.teacher_directory import ANSWERS_FOR, decisive_entries
 from road_ray.errors import CheckpointError, ConfigError, DataError, ResourceError
 from road_ray.system.files import read_json, sha256_of, write_atomic, write_json_atomic
@@ -381,7 +381,7 @@ class StoredEnsemble(Ensemble):
                     rows = inputs["rows"]
                     some = np.flatnonzero(missing[n][rows])
                     if len(some):
-                        chosen = some_rows(inputs, some)
+                        chosen = inputs_of(inputs, some)
                         self.tables[n].add(keys[n][rows[some]], chosen, answers[some])
         return int(wanted.sum())
 
@@ -391,12 +391,11 @@ class StoredEnsemble(Ensemble):
         """Yield the inputs of the rows that are ``wanted``, with their numbers as ``rows``."""
         begin = 0
         for batch in batches:
-            inputs = inputs_of(batch)
-            rows = np.arange(begin, begin + len(inputs["input_ids"]))
+            rows = np.arange(begin, begin + len(batch["input_ids"]))
             begin += len(rows)
             some = np.flatnonzero(wanted[rows])
             if len(some):
-                inputs = {**some_rows(inputs, some), "rows": rows[some]}
+                inputs = {**inputs_of(batch, some), "rows": rows[some]}
                 if any(tables.reader for tables in self.tables):
                     inputs[OWN_TOKENS] = torch.ones(len(some), dtype=torch.bool)
                 yield inputs

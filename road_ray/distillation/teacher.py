@@ -185,9 +185,12 @@ class Teacher:
         return answers
 
 
-def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
+def inputs_of(
+    batch: Mapping[str, Any], rows: NDArray[np.integer[Any]] | None = None
+) -> dict[str, Any]:
     """Return the inputs of a teacher: tensors ``[B, L]`` each, and for teachers with another
-    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` of spans or ``words``.
+    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` of spans or ``words``; of
+    these ``rows`` of the batch, in this order, or of all.
     """
     names = [*INPUTS, "offsets", "words", OWN_TOKENS]
     inputs: dict[str, Any] = {
@@ -197,12 +200,9 @@ def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
         texts = np.empty(len(batch["texts"]), object)
         texts[:] = [(row,) if isinstance(row, str) else tuple(row) for row in batch["texts"]]
         inputs["texts"] = texts
-    return inputs
-
-
-def some_rows(inputs: Mapping[str, Any], numbers: NDArray[np.integer[Any]]) -> dict[str, Any]:
-    """Return the inputs of these rows, in this order."""
-    chosen = np.asarray(numbers, np.int64)
+    if rows is None:
+        return inputs
+    chosen = np.asarray(rows, np.int64)
     index = torch.from_numpy(chosen)
     return {
         name: value[index.to(value.device)] if isinstance(value, Tensor) else value[chosen]

@@ -27,7 +27,7 @@ from road_ray.distillation.stored_ensemble import (
     open_table,
     write_table,
 )
-from road_ray.distillation.teacher import inputs_of, some_rows
+from road_ray.distillation.teacher import inputs_of
 from road_ray.distillation.teacher_directory import teacher_entry
 from road_ray.errors import CheckpointError, DataError, ResourceError
 from tests.tiny_teacher import make_batch, make_teacher
@@ -214,7 +214,7 @@ def test_a_run_that_has_a_table_open_keeps_it_and_one_that_labels_its_directory(
 def batch(*numbers: int, kind: str = "nli") -> dict:
     """Rows that are known by their number; the second half of each fifth row is padding."""
     pairs = [make_batch(number, kind=kind, size=2) for number in numbers]
-    rows = [some_rows(pair, [number % 5 == 0]) for pair, number in zip(pairs, numbers, strict=True)]
+    rows = [inputs_of(pair, [number % 5 == 0]) for pair, number in zip(pairs, numbers, strict=True)]
     return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -262,7 +262,7 @@ def label(stored, live, given, size=2):
     inputs = inputs_of(given)
     numbers = np.arange(len(inputs["input_ids"]))
     groups = np.array_split(numbers, -(-len(numbers) // size))
-    return stored.label(lambda: [some_rows(inputs, group) for group in groups], live)
+    return stored.label(lambda: [inputs_of(inputs, group) for group in groups], live)
 
 
 def ask(ensemble, given):
