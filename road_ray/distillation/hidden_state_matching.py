@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from road_ray.data.batching import Batch, encoder_inputs
+from road_ray.data.batching import INPUTS, Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
-from road_ray.distillation.teacher_directory import teacher_input_names
+from road_ray.data.tokenizer import gives_segments
+from road_ray.distillation.teacher_directory import teacher_tokenizer
 from road_ray.errors import ConfigError
+from road_ray.models.architectures import input_names
 from road_ray.models.attention import use_cpu_kernels
 from road_ray.models.load_weights import load_stored
 
@@ -39,7 +41,9 @@ class HiddenStatesTeacher:
         if attentions:
             self._model.set_attn_implementation("eager")  # others return no maps
         self._outputs = {"output_hidden_states": True, "output_attentions": attentions}
-        self._names = teacher_input_names(self.directory, self._model)
+        tokenizer, self._names = teacher_tokenizer(self.directory), input_names(self._model)
+        if tokenizer is not None and not gives_segments(tokenizer):
+            self._names = INPUTS[:2]  # no segments, as its own rows have none
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 

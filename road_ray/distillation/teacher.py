@@ -20,17 +20,11 @@ from torch.nn.utils.rnn import pad_sequence
 from road_ray.data.batching import INPUTS, padded_width
 from road_ray.data.model_files import locate_model, stored_head
 from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
-from road_ray.data.tokenizer import pad_id_of
+from road_ray.data.tokenizer import gives_segments, pad_id_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
-from road_ray.distillation.teacher_directory import (
-    PLAIN,
-    TeacherOptions,
-    check_teacher,
-    reads_other_tokens,
-    teacher_input_names,
-)
+from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions, check_teacher
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import auto_class, is_decoder, longest_row
+from road_ray.models.architectures import auto_class, input_names, is_decoder, longest_row
 from road_ray.models.config import Precision
 from road_ray.models.load_weights import load_stored
 from road_ray.models.multitask import LikeTransformers, load_trained
@@ -58,7 +52,8 @@ class Teacher:
     ) -> None:
         self.directory, self.device = locate_model(directory), torch.device(device)
         self.task, self.stats = task, dict[str, float]()
-        order = check_teacher(self.directory, task, options)
+        fit = check_teacher(self.directory, task, options)
+        order = fit.order
         self._model: Any
         if stored_head(self.directory) is not None:
             plain, order = replace(task, head=None), None  # not the student's; in the task's order
@@ -75,7 +70,9 @@ class Teacher:
                 )
         self._model.to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
-        self._segments = "token_type_ids" in teacher_input_names(self.directory, self._model)
+        self._segments = "token_type_ids" in input_names(self._model) and (
+            fit.tokenizer is None or gives_segments(fit.tokenizer)  # none if its own rows have none
+        )
         self.positions = longest_row(self._model.base_model)
         width = int(self._model.config.hidden_size)
         self._autocast = autocast_dtype(options.precision, self.device, width)
@@ -84,7 +81,7 @@ class Teacher:
                 if isinstance(part, torch.nn.Linear):
                     part.to(self._autocast)
         self.reader: TextReader | None = None
-        if options.student is not None and reads_other_tokens(self.directory, options.student):
+        if fit.reads_texts:
             self.reader, config = TextReader(self.directory, task), self._model.config
             self._pad_id: int | None = (
                 config.pad_token_id if is_decoder(config) else pad_id_of(self.reader.tokenizer)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from road_ray.data.model_files import locate_model, read_config, stored_head
 from road_ray.data.task_and_dataset import HEADS, Choose, Classify, MultiLabel, Task
@@ -23,7 +23,7 @@ from road_ray.models.load_weights import MERGED_FROM, LabelMap, label_order
 from road_ray.system.files import read_json, sha256_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedConfig
 
     from road_ray.models.config import Precision
 
@@ -56,14 +56,23 @@ class TeacherOptions:
 PLAIN = TeacherOptions()  # of teachers with the student's tokenizer and the task's labels
 
 
+class Fit(NamedTuple):
+    """Fit of a teacher to a task and a student."""
+
+    order: tuple[int, ...] | None  # of its labels, as `label_order` has it
+    tokenizer: Any | None  # its own, if its directory has one
+    fingerprint: str | None  # of that; None without a student to compare it with
+    reads_texts: bool  # its tokenizer makes other rows than the student's
+
+
 def check_teacher(
     directory: str | Path,
     task: Task,
     options: TeacherOptions = PLAIN,
     key: str = "label_map",
-) -> tuple[int, ...] | None:
-    """Return the label order of a compatible teacher. Raises ``CheckpointError`` with the reason if
-    it is not; ``key`` is the configuration key of the ``label_map``.
+) -> Fit:
+    """Return the fit of a compatible teacher. Raises ``CheckpointError`` with the reason if it does
+    not; ``key`` is the configuration key of the ``label_map``.
 
     With a ``student``, the teacher may have another tokenizer, unless it has no offsets.
     """
@@ -77,8 +86,28 @@ def check_teacher(
                 "  fix: remove it; convert pickled weights to safetensors in a place you trust"
             )
     _check_head(directory, config, task)
-    _check_tokenizer(directory, config, options.student)
-    return label_order(directory, config.id2label, task, options.label_map, key)
+    tokenizer, student = teacher_tokenizer(directory), options.student
+    if tokenizer is not None:
+        check_vocabulary(config.vocab_size, len(tokenizer), str(directory))
+    elif student is not None:
+        raise CheckpointError(
+            f"{directory}: no tokenizer beside the teacher to compare with the student's\n"
+            "  fix: tokenizer.save_pretrained into that directory"
+        )
+    fingerprint, reads_texts = None, False
+    if student is not None:
+        fingerprint = fingerprint_tokenizer(tokenizer)
+        # One that gives no segments reads rows with segments too: `Teacher` leaves them out.
+        reads_texts = fingerprint not in (student, student.removesuffix(_SEGMENTS))
+    if reads_texts:
+        try:
+            check_fast(tokenizer)
+        except ConfigError as error:
+            raise CheckpointError(
+                f"{directory}: has another tokenizer than the student, so it reads texts: {error}"
+            ) from error
+    order = label_order(directory, config.id2label, task, options.label_map, key)
+    return Fit(order, tokenizer, fingerprint, reads_texts)
 
 
 def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
@@ -122,26 +151,6 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
         )
 
 
-def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: str | None) -> None:
-    tokenizer = teacher_tokenizer(directory)
-    if tokenizer is None:
-        if student is None:
-            return
-        raise CheckpointError(
-            f"{directory}: no tokenizer beside the teacher to compare with the student's\n"
-            "  fix: tokenizer.save_pretrained into that directory"
-        )
-    check_vocabulary(config.vocab_size, len(tokenizer), str(directory))
-    if student is None or not reads_other_tokens(directory, student):
-        return
-    try:
-        check_fast(tokenizer)
-    except ConfigError as error:
-        raise CheckpointError(
-            f"{directory}: has another tokenizer than the student, so it reads texts: {error}"
-        ) from error
-
-
 def fingerprint_tokenizer(tokenizer: Any) -> str:
     """Return the sha256 of everything that determines token ids: vocabulary, normalizer,
     pre-tokenizer, model, special tokens, and a pair of texts as it encodes them. ``+segments``
@@ -170,13 +179,6 @@ def _hash_of(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def fingerprint_weights(directory: str | Path) -> str:
-    """Return the sha256 of ``model.safetensors``; for shards, that of their names and hashes."""
-    files = sorted(Path(directory).glob("*.safetensors"))
-    hashes = {path.name: sha256_of(path) for path in files}
-    return next(iter(hashes.values())) if len(files) == 1 else _hash_of(hashes)
-
-
 def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
     idle = ("directory", "adapter", *_RECORDED)
@@ -193,28 +195,6 @@ def teacher_tokenizer(directory: str | Path) -> Any | None:
     return read_tokenizer(directory)
 
 
-def teacher_input_names(directory: str | Path, model: PreTrainedModel) -> tuple[str, ...]:
-    """Return the names of the inputs that a teacher takes of a student's batch: no segments if its
-    own tokenizer gives none.
-    """
-    from road_ray.models.architectures import input_names
-
-    tokenizer, names = teacher_tokenizer(directory), input_names(model)
-    if tokenizer is None or gives_segments(tokenizer):
-        return names
-    return tuple(name for name in names if name != "token_type_ids")
-
-
-def reads_other_tokens(directory: str | Path, student: str) -> bool:
-    """Return True if a teacher's tokenizer makes other rows than that of the fingerprint
-    ``student``. A teacher whose own tokenizer gives no segments reads rows with segments too:
-    ``Teacher`` leaves them out.
-    """
-    tokenizer = teacher_tokenizer(directory)
-    same = (student, student.removesuffix(_SEGMENTS))
-    return tokenizer is not None and fingerprint_tokenizer(tokenizer) not in same
-
-
 def teacher_entry(
     directory: str | Path,
     task: Task,
@@ -226,19 +206,23 @@ def teacher_entry(
     origin from ``road_ray.json`` if present. A student's tokenizer that is another one decides the
     answers, too.
     """
-    order = check_teacher(directory, task, options, key)
-    tokenizer, adapter = teacher_tokenizer(directory), Path(directory) / MERGED_FROM
+    order, tokenizer, fingerprint, reads_texts = check_teacher(directory, task, options, key)
+    if tokenizer is not None and fingerprint is None:
+        fingerprint = fingerprint_tokenizer(tokenizer)
+    adapter = Path(directory) / MERGED_FROM
     entry: dict[str, Any] = {"directory": str(directory)}
     if adapter.is_file():  # the merged model is in a cache
         entry["adapter"] = adapter.read_text()
+    hashes = {path.name: sha256_of(path) for path in Path(directory).glob("*.safetensors")}
     # Equal weights in another shape, or with other label names, are another teacher.
     config = read_json(Path(directory) / "config.json")
     entry |= {
-        "weights_sha256": fingerprint_weights(directory),
+        # Of shards, that of their names and hashes.
+        "weights_sha256": next(iter(hashes.values())) if len(hashes) == 1 else _hash_of(hashes),
         "config_sha256": _hash_of({n: x for n, x in config.items() if n not in IDLE_FIELDS}),
-        "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
+        "tokenizer_sha256": fingerprint,
     }
-    if options.student is not None and reads_other_tokens(directory, options.student):
+    if reads_texts:
         entry[ANSWERS_FOR] = options.student
     labels, path = read_config(directory).id2label, Path(directory) / "road_ray.json"
     record = read_json(path) if path.is_file() else {}

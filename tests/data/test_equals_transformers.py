@@ -30,7 +30,7 @@ from road_ray.data.task_and_dataset import (
 from road_ray.data.tokenizer import load_tokenizer, pad_id_of
 from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher
 from road_ray.distillation.teacher import Teacher, TeacherOptions, inputs_of
-from road_ray.distillation.teacher_directory import fingerprint_tokenizer, reads_other_tokens
+from road_ray.distillation.teacher_directory import check_teacher, fingerprint_tokenizer
 from road_ray.models.architectures import auto_class, input_names
 from road_ray.models.multitask import load_trained
 from tests.published import TEXTS, publish, tokenizer_of
@@ -261,9 +261,9 @@ def test_a_teacher_without_segments_reads_the_rows_of_a_student_with_them(publis
     """And not the other way round: a student whose tokenizer gives none is read by its texts."""
     directory, other = published("zero types", "pair"), published("minilm", "pair")
     student, bare = (fingerprint_tokenizer(_made(kind)) for kind in ("minilm", "zero types"))
-    assert not reads_other_tokens(directory, student)
-    assert not reads_other_tokens(directory, bare)
-    assert reads_other_tokens(other, bare)
+    for place, tokenizer in ((directory, student), (directory, bare), (other, bare)):
+        fit = check_teacher(place, KINDS["pair"], TeacherOptions(student=tokenizer))
+        assert fit.reads_texts == (place == other)
     batch = own_batch("pair", _made("minilm"), WHOLE)
     assert batch["token_type_ids"].any()
     expected = plain_logits(

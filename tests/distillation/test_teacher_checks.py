@@ -12,8 +12,6 @@ from road_ray.distillation.teacher_directory import (
     check_teacher,
     decisive_entries,
     fingerprint_tokenizer,
-    fingerprint_weights,
-    reads_other_tokens,
     teacher_entry,
     teacher_tokenizer,
 )
@@ -41,22 +39,22 @@ def test_a_tokenizer_keeps_its_fingerprint_on_disk_and_in_use(tmp_path):
 def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path):
     make_teacher(tmp_path)
     file = tmp_path / "model.safetensors"
-    assert fingerprint_weights(tmp_path) == hashlib.sha256(file.read_bytes()).hexdigest()
-    whole = fingerprint_weights(tmp_path)
+    whole = teacher_entry(tmp_path, NLI)["weights_sha256"]
+    assert whole == hashlib.sha256(file.read_bytes()).hexdigest()
     file.rename(tmp_path / "model-00001-of-00002.safetensors")
     (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"more")
-    assert fingerprint_weights(tmp_path) != whole
+    assert teacher_entry(tmp_path, NLI)["weights_sha256"] != whole
 
 
 def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path):
     labels = ("ENTAILMENT", "Neutral ", "contradiction")
-    assert check_teacher(make_teacher(tmp_path, labels=labels), NLI) == (2, 0, 1)
+    assert check_teacher(make_teacher(tmp_path, labels=labels), NLI).order == (2, 0, 1)
 
 
 def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path):
     names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
     make_teacher(tmp_path, labels=tuple(names))
-    assert check_teacher(tmp_path, NLI, TeacherOptions(label_map=names)) == (2, 0, 1)
+    assert check_teacher(tmp_path, NLI, TeacherOptions(label_map=names)).order == (2, 0, 1)
     with pytest.raises(CheckpointError, match=rf"config\.json: .*(.|\n)*{LABEL_MAP}='"):
         check_teacher(tmp_path, NLI, key=LABEL_MAP)
 
@@ -66,7 +64,7 @@ def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path):
     ["modeling_x.py", "pytorch_model.bin", "weights.pkl", "config.json", "tokenizer_config.json"],
 )
 def test_a_file_or_a_field_that_can_run_code_is_refused(tmp_path, name):
-    assert check_teacher(make_teacher(tmp_path), NLI) is None
+    assert check_teacher(make_teacher(tmp_path), NLI).order is None
     field = name.endswith(".json")
     if field:
         edit(tmp_path / name, auto_map={"AutoModel": "x.Y"})
@@ -83,10 +81,9 @@ def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path):
     swapped = make_tokenizer(vocab)
     others = [swapped, make_tokenizer(do_lower_case=False), make_tokenizer(sep_token="p")]
     directory = make_teacher(tmp_path / "a")
-    assert not reads_other_tokens(directory, fingerprint_tokenizer(make_tokenizer()))
-    assert all(reads_other_tokens(directory, fingerprint_tokenizer(other)) for other in others)
-    other = TeacherOptions(student=fingerprint_tokenizer(swapped))
-    assert check_teacher(directory, NLI, other) is None  # it reads texts
+    students = [fingerprint_tokenizer(student) for student in (make_tokenizer(), *others)]
+    fits = [check_teacher(directory, NLI, TeacherOptions(student=student)) for student in students]
+    assert [fit.reads_texts for fit in fits] == [False, True, True, True]
     swapped.save_pretrained(make_teacher(tmp_path / "b"))
     with pytest.raises(CheckpointError, match="another tokenizer than the first"):
         check_equal_tokenizers([directory, tmp_path / "b"])
