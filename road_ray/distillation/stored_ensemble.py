@@ -184,17 +184,22 @@ def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path
 
 
 class TeacherTables:
-    """Answers of one teacher."""
+    """Answers of one teacher, in a directory that is named after task, weights and a hash of all
+    settings that affect answers.
+    """
 
     def __init__(self, root: str | Path, teacher: Mapping[str, Any], task: Task) -> None:
         """Open the tables of ``teacher``, a ``teacher_entry``, if there are any."""
         self.kind: Kind = task.kind
         other = ANSWERS_FOR in teacher
         self.reader = TextReader(teacher["directory"], task) if other else None
-        self.directory = Path(root).expanduser() / directory_name(teacher, task)
-        self._record = _identity(teacher, task) | {
-            "directory": teacher.get("adapter", teacher["directory"])
-        }
+        identity = {"task": task.name, "kind": str(task.kind)} | decisive_entries(teacher)
+        if identity.pop(ANSWERS_FOR, None):  # answers to texts, in the teacher's own tokens
+            identity["reads"] = "texts"
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        name = f"{task.name}-{teacher['weights_sha256'][:12]}-{digest[:16]}"
+        self.directory = Path(root).expanduser() / name
+        self._record = identity | {"directory": teacher.get("adapter", teacher["directory"])}
         self.tables: dict[Path, pa.RecordBatch] = {}
         self._pending: list[tuple[Keys, Longs, Values]] = []
         self._pending_since = 0.0
@@ -316,20 +321,6 @@ class TeacherTables:
             keys, counts, values = map(np.concatenate, zip(*pending, strict=True))
             write_table(self.directory, keys, counts, values)
             self.refresh()
-
-
-def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
-    """Return the directory name: task, weights and a hash of all settings that affect answers."""
-    content = json.dumps(_identity(teacher, task), sort_keys=True)
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    return f"{task.name}-{teacher['weights_sha256'][:12]}-{digest[:16]}"
-
-
-def _identity(teacher: Mapping[str, object], task: Task) -> dict[str, Any]:
-    entries = decisive_entries(teacher)
-    if entries.pop(ANSWERS_FOR, None):  # answers to texts, in the teacher's own tokens
-        entries["reads"] = "texts"
-    return {"task": task.name, "kind": str(task.kind)} | entries
 
 
 class StoredEnsemble(Ensemble):

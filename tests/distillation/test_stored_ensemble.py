@@ -21,7 +21,6 @@ from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.stored_ensemble import (
     StoredEnsemble,
     TeacherTables,
-    directory_name,
     find,
     keys_of_tokens,
     open_table,
@@ -91,13 +90,13 @@ def test_keys_that_share_their_first_half_are_different_rows(tmp_path):
 
 
 @pytest.mark.parametrize("part", list(WHO)[1:])
-def test_whatever_decides_the_answers_decides_the_directory(part):
-    other = WHO | {part: "other" * 20}
-    assert directory_name(other, NLI) != directory_name(WHO, NLI)
-    assert directory_name(WHO | {"directory": "moved", "metrics": {}}, NLI) == directory_name(
-        WHO, NLI
-    )
-    assert directory_name(WHO, MRC) != directory_name(WHO, NLI)
+def test_whatever_decides_the_answers_decides_the_directory(part, tmp_path):
+    def of(who, task):
+        return TeacherTables(tmp_path, who, task).directory.name
+
+    assert of(WHO | {part: "other" * 20}, NLI) != of(WHO, NLI)
+    assert of(WHO | {"directory": "moved", "metrics": {}}, NLI) == of(WHO, NLI)
+    assert of(WHO, MRC) != of(WHO, NLI)
 
 
 @pytest.mark.parametrize("damage", [lambda x: x[:-2], lambda x: x[:200] + b"!" + x[201:]])
