@@ -26,7 +26,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -106,16 +105,6 @@ def rounded(logits: Tensor, kind: Kind) -> Values:
             "teacher again"
         )
     return values.astype(value_type(kind))
-
-
-def unpadded(answer: Tensor, positions: Longs | None, kind: Kind) -> Values:
-    """Return the numbers of one row's answer: ``[C]``, or those of the real ``positions`` of
-    ``[2, L]`` or ``[L, C]``, flat, one position after the other.
-    """
-    values = rounded(answer, kind)
-    if isinstance(kind, Span):
-        values = values.T
-    return (values if positions is None else values[positions]).ravel()
 
 
 def padded(
@@ -301,11 +290,13 @@ class TeacherTables:
         memory become a table.
         """
         positions, _ = self._positions(inputs)
-        every = [None] * len(keys) if positions is None else positions
         try:
-            numbers = list(map(partial(unpadded, kind=self.kind), answers, every))
+            values = rounded(answers.mT if isinstance(self.kind, Span) else answers, self.kind)
         except CheckpointError as error:
             raise CheckpointError(f"{self._record['directory']}: {error}") from error
+        # Of each row its classes, or those of its real positions, one position after the other.
+        every = [...] * len(keys) if positions is None else positions
+        numbers = [row[real].ravel() for row, real in zip(values, every, strict=True)]
         if not self._pending:
             self._pending_since = time.monotonic()
         counts = np.array(list(map(len, numbers)), np.int64)
