@@ -233,10 +233,6 @@ class BatchStream:
                 "  fix: raise batch_size, or lower workers"
             )
 
-    def _width(self, lengths: Longs) -> int:
-        """Return the width of a batch of rows of these lengths."""
-        return padded_width(int(lengths.max()), self.rows.max_length_tokens)
-
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Return the rows of global batch ``number``, over all workers and epochs."""
         epoch, position = divmod(number, self.batches_per_epoch)
@@ -292,13 +288,13 @@ class BatchStream:
             tokens = np.diff(self.rows.bounds).reshape(-1, choices).sum(1)
         total = np.zeros(3, np.int64)
         for rows in map(self.row_numbers, numbers):
-            positions = len(rows) * self._width(self._lengths[rows]) * choices
-            total += (len(rows), int(tokens[rows].sum()), positions)
+            width = padded_width(int(self._lengths[rows].max()), self.rows.max_length_tokens)
+            total += (len(rows), int(tokens[rows].sum()), len(rows) * width * choices)
         return total
 
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
-        width = self._width(self._lengths[numbers])
+        width = padded_width(int(self._lengths[numbers].max()), self.rows.max_length_tokens)
         own_rows = numbers[self.share]
         batch = pad(self.rows, own_rows, pad_id=self.pad_id, width=width)
         batch |= {"task": self.rows.task, "dataset": self.name}
