@@ -114,7 +114,7 @@ class CorpusConfig(Config):
     batch_size: int = Field(128, ge=1)
     """Global batch size of one pass, in rows, over all workers. 128 in ELECTRA-Small, 256 in Base,
     2,048 in Large."""
-    shards: Annotated[str | None, BeforeValidator(_place), ByContent()] = None
+    shards: Annotated[Annotated[str, BeforeValidator(_place)] | None, ByContent()] = None
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
     tokenizer and row length; runs share them. Put it on a disk that all machines see, or give an
     address such as ``s3://bucket/folder``, which is read through ``data.shard_cache``. None:
