@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from road_ray.data.batching import BatchStream
+from road_ray.data.catalog import TASKS
 from road_ray.data.encode_examples import row_limit
 from road_ray.data.examples import UNKNOWN
-from road_ray.data.load_split import Split, tasks_of, training_tokenizer
+from road_ray.data.load_split import Split, training_tokenizer
 from road_ray.data.model_files import head_for, locate_model, read_config
 from road_ray.data.task_and_dataset import Classify, MultiLabel, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, limit_length, pad_id_of
@@ -64,7 +65,7 @@ def prepare(config: TrainConfig, worker: Worker) -> Prepared:
     tokenizer, data = student_tokenizer(config), config.data
     directory = str(locate_model(model_directory(config.init)))
     splits = {name: read(config, name, "train", tokenizer) for name in data.trained_on}
-    further = [task for name in splits for task in tasks_of(name, data)[1:]]
+    further = [TASKS[other] for split in splits.values() for other in split.dataset.also]
     every = [*(split.task for split in splits.values()), *further]
     torch.manual_seed(config.seed)  # the new heads, and the encoder with init_weights=none
     model, heads = _model(config, directory, list({task.name: task for task in every}.values()))
