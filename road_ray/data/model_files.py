@@ -58,19 +58,15 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
         ) from error
 
 
-def trained_head(directory: Path, task: str) -> Path | None:
-    """Return the directory of a model's head for ``task``, or None if it was not trained on it."""
-    if (directory / "heads" / task / "config.json").is_file():
-        return directory / "heads" / task
-    return directory if model_record(directory).get("task") == task else None
-
-
 def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     """Return the directory of a model's head for ``task``, or for ``dataset``, which a mixture with
     ``mixing.heads=dataset`` has, that which learnt the data set first; None if there is neither.
     """
-    names = (task.name, dataset, dataset.removeprefix("my_"))  # the last of a file, my_NAME
-    found = [*filter(None, (trained_head(directory, name) for name in names))]
+    own, found = model_record(directory).get("task"), list[Path]()
+    for name in (task.name, dataset, dataset.removeprefix("my_")):  # the last of a file, my_NAME
+        place = directory / "heads" / name
+        has_files = (place / "config.json").is_file()
+        found += [place] if has_files else [directory] if name == own else []
     learnt = [head for head in found if dataset in model_record(head).get("head_datasets", ())]
     return next(iter(learnt + found), None)
 

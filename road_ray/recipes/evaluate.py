@@ -26,7 +26,6 @@ from road_ray.data.model_files import (
     head_or_only,
     locate_model,
     model_record,
-    trained_head,
 )
 from road_ray.data.task_and_dataset import Span, Tag, Task
 from road_ray.data.tokenizer import check_vocabulary, load_tokenizer, pad_id_of
@@ -135,7 +134,8 @@ def _model_metrics(
         task, record = tasks[name], model_record(heads[name])
         model = load_trained(str(heads[name]), task, config.label_map)
         for further in tasks_of(name, config.data)[1:]:  # such as those of QuAC
-            if (found := trained_head(directory, further.name)) and further.name not in model.tasks:
+            found = head_for(directory, further, further.name)
+            if found and further.name not in model.tasks:
                 trained = load_trained(str(found), further)
                 model.heads.update(dict(trained.heads.items()))
                 model.head_names |= trained.head_names
