@@ -290,11 +290,12 @@ def load_split(
     examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
     is_training = split == "train" and not evaluated
     most = source.max_rows if is_training else source.max_judged_rows
-    order = row_order(len(examples))[:most]
-    if len(order) < len(examples):
+    total = len(examples)
+    if most is not None and most < total:
         check_labels(examples, entry, task)  # of all rows: a longer run fails no later
-        examples = [examples[index] for index in np.sort(order)]
+        examples = [examples[index] for index in np.sort(row_order(total)[:most])]
     if is_training and source.label_noise:
+        order = row_order(total)[:most]
         examples = _with_noise(examples, order, entry, task, source.label_noise)
     if is_training and source.corrections is not None:
         examples = corrected(examples, source.corrections, entry, task)
