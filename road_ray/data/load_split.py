@@ -295,8 +295,7 @@ def load_split(
         check_labels(examples, entry, task)  # of all rows: a longer run fails no later
         examples = [examples[index] for index in np.sort(row_order(total)[:most])]
     if is_training and source.label_noise:
-        order = row_order(total)[:most]
-        examples = _with_noise(examples, order, entry, task, source.label_noise)
+        examples = _with_noise(examples, row_order(total)[:most], entry, task, source.label_noise)
     if is_training and source.corrections is not None:
         examples = corrected(examples, source.corrections, entry, task)
     if keep is not None:
@@ -304,7 +303,8 @@ def load_split(
     if is_training and name in _UNORDERED:
         pairs = [e for e in examples if isinstance(e, TextExample)]
         examples = [*pairs, *(replace(e, id=f"{e.id} turned", texts=e.texts[::-1]) for e in pairs)]
-    examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
+    if unlabelled:
+        examples = [*examples, *read_unlabelled_rows(unlabelled, name, source)]
     options: dict[str, Any] = {"limits": row_limits(source), "train": is_training}
     make = partial(encode, examples, entry, task, tokenizer, **options)
     if len(examples) >= LEAST_EXAMPLES:
