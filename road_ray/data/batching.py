@@ -303,9 +303,17 @@ class BatchStream:
             shape = self.noise_channels, len(numbers), width
             drawn = noise_of_share((self.seed, 1, number), shape, self.share)
             batch["noise"] = torch.from_numpy(drawn)
-        if isinstance(self.rows, Features):
-            batch |= labels_of(self.rows, own_rows, width)
-        return batch
+        if not isinstance(self.rows, Features):
+            return batch
+        gold, bounds = self.rows.gold, self.rows.bounds
+        if self.rows.words is None:
+            parts = {name: torch.from_numpy(values[own_rows]) for name, values in gold.items()}
+            return batch | cast("Batch", parts)
+        tags = np.full((len(own_rows), width), UNKNOWN, np.int64)
+        for index, row in enumerate(own_rows):
+            labels = gold["labels"][bounds[row] : bounds[row + 1]]
+            tags[index, : len(labels)] = labels
+        return batch | {"labels": torch.from_numpy(tags)}
 
     def since(self, number: int) -> Iterator[Batch]:
         """Yield batches ``number``, ``number + 1``, ... without end."""
@@ -333,18 +341,6 @@ def noise_of_share(
             drawn[channel, place] = rng.random(odd + width, dtype=np.float32)[odd:]
             done = first + (odd + width + 1) // 2
     return drawn
-
-
-def labels_of(features: Features, numbers: NDArray[np.int64], width: int) -> Batch:
-    """Return the labels of the given rows, ``[B]``, or of tags ``[B, width]``; -100 if unknown."""
-    if features.words is None:
-        gold = {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
-        return cast("Batch", gold)
-    labels = np.full((len(numbers), width), UNKNOWN, np.int64)
-    for index, number in enumerate(numbers):
-        row = slice(features.bounds[number], features.bounds[number + 1])
-        labels[index, : row.stop - row.start] = features.gold["labels"][row]
-    return {"labels": torch.from_numpy(labels)}
 
 
 def further_labels(batch: Batch) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from road_ray.data import load_split as module
-from road_ray.data.batching import BatchStream, labels_of, pad
+from road_ray.data.batching import BatchStream
 from road_ray.data.catalog import dataset, task
 from road_ray.data.config import SourceConfig
 from road_ray.data.encode_examples import cache_key, encode, load_or_encode
@@ -158,12 +158,11 @@ def test_a_sentence_without_words_is_a_row_without_labels(letters):
 
 def test_labels_are_padded_beside_their_tokens(letters):
     rows = tagged([sentence("a ab", "O B-PER"), sentence("c", "O"), sentence("b")], letters)
-    numbers = np.array([1, 0, 2])
-    batch = pad(rows, numbers, pad_id=0)
-    labels = labels_of(rows, numbers, batch["input_ids"].shape[1])["labels"]
-    assert labels.shape == batch["input_ids"].shape == (3, 5)
-    assert labels[0].tolist() == [-100, 0, *[-100] * 3]
-    assert labels[1].tolist() == [-100, 0, 1, *[-100] * 2]
+    batch = BatchStream(rows, 3, seed=0, pad_id=0)[0]
+    labels = dict(zip(batch["rows"].tolist(), batch["labels"], strict=True))
+    assert batch["labels"].shape == batch["input_ids"].shape == (3, 5)
+    assert labels[1].tolist() == [-100, 0, *[-100] * 3]
+    assert labels[0].tolist() == [-100, 0, 1, *[-100] * 2]
     assert (labels[2] == -100).all()
     shares = [BatchStream(rows, 3, seed=0, pad_id=0, rank=rank, size=2)[0] for rank in (0, 1)]
     assert sum(len(share["labels"]) for share in shares) == 3
