@@ -192,30 +192,27 @@ def choice_questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[C
 @dataclass(frozen=True)
 class Layout:
     """Functions of one layout, of which the bool says that rows need labels. ``form`` shows it in
-    messages; empty: columns of the entry. ``flat`` makes rows of examples of those of a file.
+    messages; empty: columns of the entry. ``flat`` makes rows of examples of those of a file, which
+    ``rows`` reads by its path, or ``by_columns`` of the entry and whether they need labels too.
     """
 
-    rows: Callable[[Path, Columns, bool], Rows]
+    rows: Callable[..., Rows]
     examples: Callable[[Rows, Dataset, bool], Iterable[Example]]
     form: str = ""
     flat: Callable[[Rows], Rows] = iter
+    by_columns: bool = False
 
 
-def _by_path(rows: Callable[[Path], Rows]) -> Callable[[Path, Columns, bool], Rows]:
-    """Return a reader of files that say themselves what their columns are."""
-    return lambda path, columns, labelled: rows(path)
-
-
-_ASKED = Layout(_by_path(table_rows), squad.questions, squad.FORM, squad.flat_rows)
+_ASKED = Layout(table_rows, squad.questions, squad.FORM, squad.flat_rows)
 LAYOUTS: dict[str, Layout] = {
-    "glue_tsv": Layout(glue_rows, sentences),
-    "table": Layout(_by_path(named_rows), sentences),
-    "adv_glue": Layout(adv_glue_rows, sentences),
-    "conll": Layout(conll_rows, tagged_sentences),
+    "glue_tsv": Layout(glue_rows, sentences, by_columns=True),
+    "table": Layout(named_rows, sentences),
+    "adv_glue": Layout(adv_glue_rows, sentences, by_columns=True),
+    "conll": Layout(conll_rows, tagged_sentences, by_columns=True),
     **dict.fromkeys(("squad_json", "mrqa", "quac"), _ASKED),  # a file says which of them it is
-    "qasrl": Layout(_by_path(squad.qasrl_rows), squad.questions),
-    "zre": Layout(_by_path(squad.zre_rows), squad.questions, flat=squad.subject_rows),
-    "choices": Layout(_by_path(named_rows), choice_questions),
+    "qasrl": Layout(squad.qasrl_rows, squad.questions),
+    "zre": Layout(squad.zre_rows, squad.questions, flat=squad.subject_rows),
+    "choices": Layout(named_rows, choice_questions),
 }
 
 
@@ -250,10 +247,9 @@ def read_split(
                 "(data.sets)"
             )
         columns = (split == "test" and dataset.test_columns) or dataset.columns
-        if dataset.reader is None:
-            rows = LAYOUTS[dataset.layout].rows(path, columns, split != "test")
-        else:
-            rows = own_rows(dataset.reader, path)
+        layout = LAYOUTS[dataset.layout]
+        by = (columns, split != "test") if layout.by_columns else ()
+        rows = own_rows(dataset.reader, path) if dataset.reader else layout.rows(path, *by)
         examples += table_examples(str(path), rows, replace(dataset, columns=columns), labelled)
     return examples
 
