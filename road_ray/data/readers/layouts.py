@@ -8,7 +8,7 @@ Wang et al. 2021), or any table, whose columns the data set's entry names. Choic
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -316,7 +316,13 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
             "  fix: remove the copies; predictions are keyed by id"
         )
     needed = labelled and dataset.columns.label is not None
-    usable = [e for e in examples if not _lacks_label(e, needed, dataset.label_map)]
+    usable = list[Example]()
+    for example in examples:
+        lacks = needed and isinstance(example, ChoiceExample) and example.answer is None
+        if isinstance(example, TextExample) and example.label not in dataset.label_map:
+            lacks = example.label == _NO_LABEL or (needed and not example.label)
+        if not lacks:
+            usable.append(example)
     if not usable:
         raise DataError(
             f"{name}: 0 usable rows of {len(examples)} ({len(examples)} have no label)\n"
@@ -325,14 +331,6 @@ def table_examples(name: str, rows: Rows, dataset: Dataset, labelled: bool) -> l
     if len(usable) < len(examples):
         _log.warning("%s: dropped %d rows without a label", name, len(examples) - len(usable))
     return usable
-
-
-def _lacks_label(example: Example, needed: bool, label_map: Mapping[str, str]) -> bool:
-    """Return True for a row without the label that is needed, or on which annotators disagree."""
-    if isinstance(example, TextExample):
-        lacks = example.label == _NO_LABEL or (needed and not example.label)
-        return lacks and example.label not in label_map
-    return needed and isinstance(example, ChoiceExample) and example.answer is None
 
 
 def found_paths(dataset: Dataset, root: Path, split: str) -> dict[str, Path | None]:
