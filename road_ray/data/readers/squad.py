@@ -103,7 +103,7 @@ def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExam
     errors, moved = list[str](), list[str]()
     usable = unusable = keyed = 0
     for number, (where, row) in enumerate(rows):
-        answers = [a for a in flat_answers(row.get("answers"), where) if not _is_none(a)]
+        answers = flat_answers(row.get("answers"), where)
         context, impossible = check_text(row["context"], where, "context"), row.get("is_impossible")
         keyed += "answers" in row
         found: list[Answer] = []
@@ -158,7 +158,7 @@ def _warn(what: str, faults: list[str]) -> None:
 
 def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:
     """Return the answers of a flat row: a mapping of two lists, a list of mappings, or the text of
-    one, as JSON or as Python and pandas write it.
+    one, as JSON or as Python and pandas write it; without that by which some copies say none.
     """
     if isinstance(cell, str) and cell.strip():
         try:
@@ -175,14 +175,14 @@ def flat_answers(cell: Any, where: str) -> list[dict[str, Any]]:
         texts, starts = cell["text"], cell["answer_start"] if cell["text"] else []
         if isinstance(texts, str):
             texts, starts = [texts], [starts]
-        return [{"text": x, "answer_start": y} for x, y in zip(texts, starts, strict=True)]
-    return list(cell or []) if not isinstance(cell, str) else []
-
-
-def _is_none(answer: Row) -> bool:
-    """Return True for the empty answer by which some copies say that there is none."""
-    start = answer.get("answer_start")
-    return answer.get("text") == "" and (start is None or (isinstance(start, int) and start <= 0))
+        cell = [{"text": x, "answer_start": y} for x, y in zip(texts, starts, strict=True)]
+    answers = list[dict[str, Any]]()
+    for answer in [] if isinstance(cell, str) else cell or []:
+        start = answer.get("answer_start")
+        nowhere = start is None or (isinstance(start, int) and start <= 0)
+        if answer.get("text") != "" or not nowhere:
+            answers.append(answer)
+    return answers
 
 
 def _place(context: str, text: object, start: object) -> int | None:
