@@ -61,28 +61,24 @@ def flat_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
     """
     for where, row in rows:
         try:
-            yield from _questions_of(row, where)
+            if _are_objects(row.get("paragraphs"), "qas"):
+                pairs = ((part, question) for part in row["paragraphs"] for question in part["qas"])
+                for paragraph, question in pairs:
+                    place = f"{where}: question {question['id']!r}"
+                    flat = {**question, "context": paragraph["context"]}
+                    yield place, _quac_row(flat) if flat.keys() >= _OF_QUAC else flat
+            elif _are_objects(row.get("qas"), "detected_answers"):
+                for question in row["qas"]:
+                    place = f"{where}: question {question['qid']!r}"
+                    yield place, _mrqa_row({**question, "context": row["context"]}, place)
+            elif isinstance(row.get("detected_answers"), dict):
+                yield where, _mrqa_row(row, where)
+            elif row.keys() != {"header"} or not isinstance(row["header"], dict):  # line 1 of MRQA
+                yield where, row
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
                 f"{where}: not in the layout of SQuAD, QuAC or MRQA: {error!r}\n  allowed: {FORM}"
             ) from error
-
-
-def _questions_of(row: Row, where: str) -> Iterator[tuple[str, Row]]:
-    if _are_objects(row.get("paragraphs"), "qas"):
-        for paragraph in row["paragraphs"]:
-            for question in paragraph["qas"]:
-                place = f"{where}: question {question['id']!r}"
-                flat = {**question, "context": paragraph["context"]}
-                yield place, _quac_row(flat) if flat.keys() >= _OF_QUAC else flat
-    elif _are_objects(row.get("qas"), "detected_answers"):
-        for question in row["qas"]:
-            place = f"{where}: question {question['qid']!r}"
-            yield place, _mrqa_row({**question, "context": row["context"]}, place)
-    elif isinstance(row.get("detected_answers"), dict):
-        yield where, _mrqa_row(row, where)
-    elif row.keys() != {"header"} or not isinstance(row["header"], dict):  # line 1 of MRQA
-        yield where, row
 
 
 def _are_objects(cell: object, key: str) -> bool:
