@@ -53,7 +53,19 @@ def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[
 def decoded_lines(file: IO[bytes], name: str, *, ends: bool = False) -> Iterator[tuple[int, str]]:
     """Yield line numbers from 1 and lines of an open file, as ``numbered_lines`` does."""
     for number, raw in enumerate(file, 1):
-        text = _decoded(raw.removeprefix(_BOM) if number == 1 else raw, f"{name}:{number}")
+        if number == 1:
+            raw = raw.removeprefix(_BOM)
+        try:
+            text = raw.decode("utf-8")
+            seen = f"NUL at byte {raw.index(0) + 1}" if "\0" in text else ""
+        except UnicodeDecodeError as error:
+            seen = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1}"
+        if seen:
+            encoding = "utf-16" if b"\0" in raw else "latin1"
+            raise DataError(
+                f"{name}:{number}: not UTF-8: {seen}\n  fix: convert the file, for instance "
+                f"iconv -f {encoding} -t utf-8 OLD > NEW"
+            )
         yield number, text if ends else text.rstrip("\r\n")
 
 
@@ -83,21 +95,6 @@ def parse_json(text: str, where: str) -> Any:
             f"{where}: broken JSON: {error}; seen {shorten(text)!r}\n"
             "  fix: write the file again as JSON; in a .jsonl file, one object a line"
         ) from error
-
-
-def _decoded(raw: bytes, where: str) -> str:
-    try:
-        text = raw.decode("utf-8")
-        seen = f"NUL at byte {raw.index(0) + 1}" if "\0" in text else ""
-    except UnicodeDecodeError as error:
-        seen = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1}"
-    if seen:
-        encoding = "utf-16" if b"\0" in raw else "latin1"
-        raise DataError(
-            f"{where}: not UTF-8: {seen}\n  fix: convert the file, for instance "
-            f"iconv -f {encoding} -t utf-8 OLD > NEW"
-        )
-    return text
 
 
 NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
