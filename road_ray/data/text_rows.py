@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.examples import UNKNOWN, Answer, Ints, Longs, SpanExample, TagExample
+from road_ray.data.examples import UNKNOWN, Answer, Ints, SpanExample, TagExample
 from road_ray.data.task_and_dataset import Tag, Task
 from road_ray.errors import ConfigError, DataError
 
@@ -126,7 +126,7 @@ def packed(
 def joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
     """Return the rows of all parts, with the bounds of each."""
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return rows | {"bounds": bounds_of(rows.pop("lengths"))}
+    return rows | {"bounds": np.append(0, rows.pop("lengths").cumsum())}
 
 
 def second_begins(texts: Sequence[int | None]) -> int:
@@ -134,11 +134,6 @@ def second_begins(texts: Sequence[int | None]) -> int:
     last special token.
     """
     return texts.index(1) if 1 in texts else max(len(texts) - 1, 0)
-
-
-def bounds_of(lengths: Longs) -> Longs:
-    """Return the starts of rows of these lengths, and the end of the last one."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def encode_tags(

@@ -37,7 +37,6 @@ from torch import Tensor
 
 from road_ray.data.examples import Longs
 from road_ray.data.task_and_dataset import Kind, Regress, Span, Tag, Task
-from road_ray.data.text_rows import bounds_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader
 from road_ray.distillation.ensemble import Ensemble, submitted
 from road_ray.distillation.teacher import OWN_TOKENS, inputs_of
@@ -160,7 +159,8 @@ def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path
     A failure leaves no table. Raises ``ResourceError`` where it cannot be written.
     """
     order = np.lexsort((keys[:, 1], keys[:, 0]))
-    answers = pa.ListArray.from_arrays(pa.array(bounds_of(counts), pa.int32()), pa.array(values))
+    bounds = pa.array(np.append(0, counts.cumsum()), pa.int32())
+    answers = pa.ListArray.from_arrays(bounds, pa.array(values))
     columns = [*map(pa.array, keys[order].T), answers.take(pa.array(order))]
     rows = pa.record_batch(columns, ["first", "second", "answer"])
     stream = pa.BufferOutputStream()
