@@ -203,8 +203,6 @@ def encode_spans(
     Source: google bert, run_squad.py, convert_examples_to_features and _check_is_max_context.
     """
     check_fast(tokenizer)
-    special = tokenizer.num_special_tokens_to_add(pair=True)
-    longest_question = min(_QUESTION_TOKENS, max_length_tokens - special - 1)
     parts = [packed([], tokenizer, num_texts=2)]
     none: dict[str, Any] = {"example": np.zeros(0, np.int32), "places": np.zeros((0, 2), np.int64)}
     none |= {"offsets": np.zeros((0, 2), np.int32), "max_context": np.zeros(0, np.bool_)}
@@ -212,8 +210,7 @@ def encode_spans(
     lost, bare = list[SpanExample](), 0
     for begin in range(0, len(examples), _ROWS_AT_A_TIME):
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
-        questions = _cut(chunk, tokenizer, longest_question, name)
-        windows = _windows(questions, chunk, tokenizer, max_length_tokens - special, stride_tokens)
+        windows = _windows(chunk, tokenizer, max_length_tokens, stride_tokens, name)
         parts.append(packed([one for own, _ in windows for one in own], tokenizer, num_texts=2))
         for number, (example, (own, step)) in enumerate(zip(chunk, windows, strict=True), begin):
             part, has_token = _in_context(example, own, step, train)
@@ -270,10 +267,19 @@ def _in_context(
     return part, len(covers) > 0
 
 
-def _cut(
-    examples: Sequence[SpanExample], tokenizer: PreTrainedTokenizerFast, most: int, name: str
-) -> list[tuple[str, int]]:
-    """Return each question, cut after its last allowed token, and its number of tokens."""
+def _windows(
+    examples: Sequence[SpanExample],
+    tokenizer: PreTrainedTokenizerFast,
+    max_length_tokens: int,
+    stride: int,
+    name: str,
+) -> list[tuple[list[Encoding], int]]:
+    """Return the windows of each example, and the tokens of the context from one to the next. A
+    question is cut after its last allowed token. One call of the tokenizer serves the questions of
+    equal length, whose windows have the same overlap.
+    """
+    room = max_length_tokens - tokenizer.num_special_tokens_to_add(pair=True)
+    most = min(_QUESTION_TOKENS, room - 1)
     texts = list(dict.fromkeys(example.question for example in examples))
     encoded = tokenized(tokenizer, texts, add_special_tokens=False, return_offsets_mapping=True)
     cut: dict[str, tuple[str, int]] = {}
@@ -288,33 +294,18 @@ def _cut(
         cut[text] = (shorter, count)
     if number := sum(cut[example.question][0] != example.question for example in examples):
         _log.info("%s: cut %d questions to %d tokens", name, number, most)
-    return [cut[example.question] for example in examples]
-
-
-def _windows(
-    questions: Sequence[tuple[str, int]],
-    examples: Sequence[SpanExample],
-    tokenizer: PreTrainedTokenizerFast,
-    room: int,
-    stride: int,
-) -> list[tuple[list[Encoding], int]]:
-    """Return the windows of each question, and the tokens of the context from one to the next, in
-    rows with ``room`` tokens beside special ones. One call of the tokenizer serves the questions of
-    equal length, whose windows have the same overlap.
-    """
     by_length: dict[int, list[int]] = defaultdict(list)
-    for number, (_, length) in enumerate(questions):
-        by_length[length].append(number)
-    windows: list[tuple[list[Encoding], int]] = [([], 0)] * len(questions)
-    special = tokenizer.num_special_tokens_to_add(pair=True)
+    for number, example in enumerate(examples):
+        by_length[cut[example.question][1]].append(number)
+    windows: list[tuple[list[Encoding], int]] = [([], 0)] * len(examples)
     for length, numbers in by_length.items():
         step = min(stride, room - length)
         encoded = tokenized(
             tokenizer,
-            [questions[number][0] for number in numbers],
+            [cut[examples[number].question][0] for number in numbers],
             [examples[number].context for number in numbers],
             truncation="only_second",
-            max_length=room + special,
+            max_length=max_length_tokens,
             stride=room - length - step,
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
