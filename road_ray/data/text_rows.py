@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,7 +111,9 @@ def packed(
     ids = [encoding.ids or [filler] for encoding in encodings]
     lengths = firsts = list(map(len, ids))
     if num_texts == 2:
-        firsts = [second_begins(encoding.sequence_ids) for encoding in encodings]
+        # The second text begins at its first token, or if it has none at the last special token.
+        texts = (encoding.sequence_ids for encoding in encodings)
+        firsts = [ids.index(1) if 1 in ids else max(len(ids) - 1, 0) for ids in texts]
     columns = {"tokens": (chain.from_iterable(ids), "i4"), "lengths": (lengths, "i8")}
     columns["first_segment"] = (firsts, "i4")
     if "token_type_ids" in tokenizer.model_input_names:
@@ -127,13 +129,6 @@ def joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
     """Return the rows of all parts, with the bounds of each."""
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return rows | {"bounds": np.append(0, rows.pop("lengths").cumsum())}
-
-
-def second_begins(texts: Sequence[int | None]) -> int:
-    """Return where the second text begins, given the text of each token; if it has no token, the
-    last special token.
-    """
-    return texts.index(1) if 1 in texts else max(len(texts) - 1, 0)
 
 
 def encode_tags(
@@ -212,8 +207,9 @@ def encode_spans(
         chunk = examples[begin : begin + _ROWS_AT_A_TIME]
         windows = _windows(chunk, tokenizer, max_length_tokens, stride_tokens, name)
         parts.append(packed([one for own, _ in windows for one in own], tokenizer, num_texts=2))
+        firsts = iter(parts[-1]["first_segment"].tolist())
         for number, (example, (own, step)) in enumerate(zip(chunk, windows, strict=True), begin):
-            part, has_token = _in_context(example, own, step, train)
+            part, has_token = _in_context(example, own, [*islice(firsts, len(own))], step, train)
             contexts.append(part | {"example": np.full(len(own), number, np.int32)})
             bare += bool(example.answers) and not has_token
             lost += [example] if has_token and not part["places"].any() else []
@@ -230,18 +226,22 @@ def encode_spans(
 
 
 def _in_context(
-    example: SpanExample, windows: Sequence[Encoding], step: int, train: bool
+    example: SpanExample,
+    windows: Sequence[Encoding],
+    begins: Sequence[int],
+    step: int,
+    train: bool,
 ) -> tuple[dict[str, NDArray[Any]], bool]:
     """Return ``places`` (of the first and the last token of the first answer; 0, 0 in a window
     without all of it) of each window and, unless to ``train``, ``offsets`` and ``max_context`` of
-    each token; and True if the answer has a token.
+    each token; and True if the answer has a token. The context begins at ``begins`` in its window.
 
     The context of a token is the smaller number of tokens to its left or right, plus 0.01 for
     each token of the window; the window with most of it is marked, the first of equal ones.
     """
     texts = [encoding.sequence_ids or [None] for encoding in windows]  # a row has a token
     starts = [step * number for number in range(len(windows))]  # in tokens of the context
-    begins, lengths = list(map(second_begins, texts)), [of_row.count(1) for of_row in texts]
+    lengths = [of_row.count(1) for of_row in texts]
     new = zip(windows, begins, [*[step] * (len(windows) - 1), lengths[-1]], strict=True)
     of_tokens = (pair for row, begin, count in new for pair in row.offsets[begin : begin + count])
     characters = without_spaces(example.context, of_tokens)
