@@ -21,7 +21,6 @@ from road_ray.data.readers.tables import (
     MISFITS,
     TABLES,
     Rows,
-    decoded_lines,
     missing_columns,
     numbered_lines,
     parse_json_line,
@@ -222,7 +221,7 @@ def file_rows(
     named = names_in(trained.columns)
     if source == STDIN:
         names = {name for name in named if isinstance(name, str)} or {"text", "label"}
-        lines = decoded_lines(sys.stdin.buffer, "<stdin>")
+        lines = numbered_lines(Path("<stdin>"), file=sys.stdin.buffer)
         return _lines(((f"<stdin>:{number}", line) for number, line in lines), names)
     check_input(source)
     path = Path(source).expanduser()

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from string import Formatter
@@ -28,17 +28,32 @@ _BOM = b"\xef\xbb\xbf"
 MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
-def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[int, str]]:
+def numbered_lines(
+    path: ReadableFile, *, ends: bool = False, file: IO[bytes] | None = None
+) -> Iterator[tuple[int, str]]:
     """Yield line numbers from 1 and lines of a plain or compressed file, without BOM and, unless
-    ``ends``, without line end.
+    ``ends``, without line end; of an open ``file``, which ``path`` names, if there is one.
 
     Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8 and damaged compression.
     """
     number = 0
     try:
-        with open_bytes(path) as file:
-            for number, line in decoded_lines(file, str(path), ends=ends):
-                yield number, line
+        with open_bytes(path) if file is None else nullcontext(file) as lines:
+            for number, raw in enumerate(lines, 1):
+                if number == 1:
+                    raw = raw.removeprefix(_BOM)
+                try:
+                    text = raw.decode("utf-8")
+                    seen = f"NUL at byte {raw.index(0) + 1}" if "\0" in text else ""
+                except UnicodeDecodeError as error:
+                    seen = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1}"
+                if seen:
+                    encoding = "utf-16" if b"\0" in raw else "latin1"
+                    raise DataError(
+                        f"{path}:{number}: not UTF-8: {seen}\n  fix: convert the file, for "
+                        f"instance iconv -f {encoding} -t utf-8 OLD > NEW"
+                    )
+                yield number, text if ends else text.rstrip("\r\n")
     except UNREADABLE as error:
         where = f"{path}:{number + 1}"
         if getattr(error, "errno", None) is not None:
@@ -48,25 +63,6 @@ def numbered_lines(path: ReadableFile, *, ends: bool = False) -> Iterator[tuple[
             f"{where}: the compressed file is damaged or cut short ({error})\n"
             "  fix: download the file again"
         ) from error
-
-
-def decoded_lines(file: IO[bytes], name: str, *, ends: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield line numbers from 1 and lines of an open file, as ``numbered_lines`` does."""
-    for number, raw in enumerate(file, 1):
-        if number == 1:
-            raw = raw.removeprefix(_BOM)
-        try:
-            text = raw.decode("utf-8")
-            seen = f"NUL at byte {raw.index(0) + 1}" if "\0" in text else ""
-        except UnicodeDecodeError as error:
-            seen = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1}"
-        if seen:
-            encoding = "utf-16" if b"\0" in raw else "latin1"
-            raise DataError(
-                f"{name}:{number}: not UTF-8: {seen}\n  fix: convert the file, for instance "
-                f"iconv -f {encoding} -t utf-8 OLD > NEW"
-            )
-        yield number, text if ends else text.rstrip("\r\n")
 
 
 def parse_json_line(line: str, where: str) -> dict[str, object]:
