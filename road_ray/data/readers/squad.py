@@ -46,6 +46,7 @@ YES_NO, CONTINUE = "quac_yes_no", "quac_continue"
 _NO_ANSWER = "CANNOTANSWER"
 _YES_NO = {"y": "yes", "n": "no", "x": "neither"}
 _CONTINUE = {"y": "follow up", "m": "maybe", "n": "stop"}
+_SPANS = "detected_answers"  # of MRQA
 _OF_QUAC = {"yesno", "followup", "answers"}  # keys of its questions with labels
 _NO_ANSWERS = (
     "no question has the key 'answers'\n  fix: [] for one without an answer; a file of questions "
@@ -61,17 +62,17 @@ def flat_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
     """
     for where, row in rows:
         try:
-            if _are_objects(row.get("paragraphs"), "qas"):
-                pairs = ((part, question) for part in row["paragraphs"] for question in part["qas"])
-                for paragraph, question in pairs:
+            parts, qas = row.get("paragraphs"), row.get("qas")
+            if isinstance(parts, list) and all(isinstance(p, dict) and "qas" in p for p in parts):
+                for paragraph, question in ((p, q) for p in parts for q in p["qas"]):
                     place = f"{where}: question {question['id']!r}"
                     flat = {**question, "context": paragraph["context"]}
                     yield place, _quac_row(flat) if flat.keys() >= _OF_QUAC else flat
-            elif _are_objects(row.get("qas"), "detected_answers"):
-                for question in row["qas"]:
+            elif isinstance(qas, list) and all(isinstance(q, dict) and _SPANS in q for q in qas):
+                for question in qas:
                     place = f"{where}: question {question['qid']!r}"
                     yield place, _mrqa_row({**question, "context": row["context"]}, place)
-            elif isinstance(row.get("detected_answers"), dict):
+            elif isinstance(row.get(_SPANS), dict):
                 yield where, _mrqa_row(row, where)
             elif row.keys() != {"header"} or not isinstance(row["header"], dict):  # line 1 of MRQA
                 yield where, row
@@ -79,10 +80,6 @@ def flat_rows(rows: Rows) -> Iterator[tuple[str, Row]]:
             raise DataError(
                 f"{where}: not in the layout of SQuAD, QuAC or MRQA: {error!r}\n  allowed: {FORM}"
             ) from error
-
-
-def _are_objects(cell: object, key: str) -> bool:
-    return isinstance(cell, list) and all(isinstance(item, dict) and key in item for item in cell)
 
 
 def questions(rows: Rows, dataset: Dataset, labelled: bool) -> Iterator[SpanExample]:
@@ -221,7 +218,7 @@ def _mrqa_row(question: Row, where: str) -> dict[str, Any]:
     and last character. Every detected span is an answer, and training uses the first; the official
     scorer accepts the texts in ``answers``. Raises ``DataError`` for a span outside the context.
     """
-    context, detected = question["context"], question["detected_answers"]
+    context, detected = question["context"], question[_SPANS]
     if isinstance(detected, dict):  # on the hub
         ends = [[*zip(s["start"], s["end"], strict=True)] for s in detected["char_spans"]]
     else:
