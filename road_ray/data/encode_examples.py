@@ -80,7 +80,19 @@ def encode(
             of_kind, dataset.name, tokenizer, max_length_tokens=limit, train=train,
             stride_tokens=stride_tokens or 128,
         )  # fmt: skip
-        rows["gold"] = _span_labels(rows, of_kind, task, dataset)
+        of, gold = rows["example"], rows["gold"]
+        unknown = np.array([not example.labelled for example in of_kind], bool)[of]
+        bare = np.array([not example.answers for example in of_kind], bool)[of]
+        gold |= {name: np.where(unknown, UNKNOWN, values) for name, values in gold.items()}
+        if isinstance(task.kind, JointSpan):
+            gold[IMPOSSIBLE] = bare.astype(np.float32)
+        # Further tasks learn from windows with the answer, and of questions without one.
+        labelled = (gold["start_positions"] > 0) | bare
+        for other in dataset.also:
+            names = cast(Classify, TASKS[other].kind).labels
+            known = [names.index(dict(e.labels)[other]) if e.labels else UNKNOWN for e in of_kind]
+            numbers = np.array(known, np.int64)[of]
+            gold[f"{FURTHER}{other}"] = np.where(labelled, numbers, UNKNOWN)
     elif isinstance(task.kind, Tag):
         rows = encode_tags(of_kind, task, tokenizer, max_length_tokens=limit)
     else:
@@ -141,27 +153,6 @@ def _checked(examples: Sequence[Example], dataset: Dataset, task: Task) -> list[
             f"{task.name!r}: {type(task.kind).__name__}"
         )
     return list(examples)
-
-
-def _span_labels(
-    rows: dict[str, Any], examples: Sequence[SpanExample], task: Task, dataset: Dataset
-) -> dict[str, NDArray[Any]]:
-    """Return the answers of the windows, unknown where the question has no labels; with the label
-    of joint spans, and ``labels/<task>`` of further tasks in windows with the answer and of
-    questions without one.
-    """
-    of = rows["example"]
-    unknown = np.array([not example.labelled for example in examples], bool)[of]
-    bare = np.array([not example.answers for example in examples], bool)[of]
-    gold = {name: np.where(unknown, UNKNOWN, values) for name, values in rows["gold"].items()}
-    if isinstance(task.kind, JointSpan):
-        gold[IMPOSSIBLE] = bare.astype(np.float32)
-    labelled = (gold["start_positions"] > 0) | bare
-    for other in dataset.also:
-        labels = cast(Classify, TASKS[other].kind).labels
-        numbers = [labels.index(dict(e.labels)[other]) if e.labels else UNKNOWN for e in examples]
-        gold[f"{FURTHER}{other}"] = np.where(labelled, np.array(numbers, np.int64)[of], UNKNOWN)
-    return gold
 
 
 def _choices(
