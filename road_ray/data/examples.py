@@ -189,11 +189,9 @@ class Features:
         return labels[np.unique(self.example, return_index=True)[1]]
 
     def pooled(self, logits: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-        """Return one array of logits for each example, the mean or the maximum over its windows;
-        without ``pooling`` those of the rows.
-        """
-        if self.pooling == NO_WINDOWS or not len(logits):
-            return list(logits)
+        """Return one array of logits for each example, the mean or the maximum over its windows."""
+        if not len(logits):
+            return []
         starts, counts = np.unique(self.example, return_index=True, return_counts=True)[1:]
         values = np.stack(logits)
         if self.pooling == "max":

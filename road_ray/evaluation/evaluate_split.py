@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch, pad, to_device
-from road_ray.data.examples import FURTHER, UNKNOWN, Example, Features
+from road_ray.data.examples import FURTHER, NO_WINDOWS, UNKNOWN, Example, Features
 from road_ray.data.load_split import Split
 from road_ray.data.task_and_dataset import (
     Choose,
@@ -139,7 +139,8 @@ def batched_logits(
         rows = {number: row for part in group.gather(rows) for number, row in part.items()}
     if rank:
         return []
-    return features.pooled([rows[number] for number in range(len(features))])
+    logits = [rows[number] for number in range(len(features))]
+    return logits if features.pooling == NO_WINDOWS else features.pooled(logits)
 
 
 def evaluate_split(
