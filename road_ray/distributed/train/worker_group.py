@@ -132,7 +132,9 @@ def _supervise(work: Callable[[], Any], messages: Messages, context: RunContext)
             if context.on_row is not None:
                 context.on_row(*row)
         for rank, cause in deaths.new():
-            _log.warning("worker %d failed: %s\n  was it for memory? then: %s", rank, cause, REMEDY)
+            now = time.strftime("%X")  # the command line shows a text once
+            told = "worker %d failed at %s: %s\n  was it for memory? then: %s"
+            _log.warning(told, rank, now, cause, REMEDY)
 
     rows, deaths, stopping = Inbox(messages.rows), Inbox(messages.deaths), False
     with StopRequest() as request:

@@ -227,7 +227,7 @@ class TestCluster:
         die = partial(fall_once, signal.SIGKILL)  # as the kernel does when memory runs out
         assert launch(die, RunConfig(workers=2, run_dir=tmp_path / "run")) == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not die once"
-        assert re.search("worker 1 failed: .*\n  was it for memory?", caplog.text)
+        assert re.search("worker 1 failed at .*\n  was it for memory?", caplog.text)
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
         with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
