@@ -12,6 +12,11 @@ from road_ray.data.task_and_dataset import KINDS, Columns, Dataset, Hub, Task
 from road_ray.errors import ConfigError, did_you_mean
 
 
+def _task(name: str, kind: str = "classify", **values: Any) -> Task:
+    fields: Any = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Task(name, KINDS[kind](**fields))
+
+
 def _dataset(name: str, keys: Mapping[str, Any]) -> Dataset:
     """Return the data set of an entry's keys and those of its group."""
     keys = {"text": (), "metrics": ("accuracy",), **keys}
@@ -42,12 +47,7 @@ def _dataset(name: str, keys: Mapping[str, Any]) -> Dataset:
 
 
 _GROUPS: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
-TASKS: dict[str, Task] = {}
-for _name, _keys in _GROUPS.pop("tasks").items():
-    _kind: Any = KINDS[_keys.pop("kind", "classify")]
-    TASKS[_name] = Task(
-        _name, _kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in _keys.items()})
-    )
+TASKS = {name: _task(name, **keys) for name, keys in _GROUPS.pop("tasks").items()}
 DATASETS: dict[str, Dataset] = {
     name: _dataset(name, group | keys)
     for group in _GROUPS.values()
