@@ -274,6 +274,7 @@ class FinetuneConfig(TrainConfig):
     5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1 (Devlin et al. 2019)."""
 
     keys_of_workers: ClassVar = (*RunConfig.keys_of_workers, "address")
+    """Without workers there is no cluster to join either."""
 
 
 class FinetuningsConfig(FinetuneConfig):
@@ -349,7 +350,8 @@ class DistillConfig(FinetuneConfig):
     weighting: WeightingConfig = WeightingConfig()
     """Weights of the teachers in their mean."""
 
-    keys_of_workers: ClassVar = RunConfig.keys_of_workers  # the cluster is that of the teachers
+    keys_of_workers: ClassVar = RunConfig.keys_of_workers
+    """``address`` is that of the teachers' cluster too."""
 
     @property
     def named_teachers(self) -> dict[str, tuple[str, ...]]:
