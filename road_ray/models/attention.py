@@ -47,12 +47,15 @@ class CpuDropout(nn.Dropout):
     """``nn.Dropout`` from cheap random bits, with ``p`` rounded to a multiple of 1 / 65536."""
 
     def forward(self, input: Tensor) -> Tensor:
-        # A compiler fuses PyTorch's own kernels and cannot trace these.
-        runs_here = input.device.type == "cpu" and not torch.compiler.is_compiling()
-        if not self.training or not self.p or not runs_here:
+        if not self.training or not self.p or not _runs_here(input):
             return super().forward(input)
         # Multiplied twice, because in bf16 the factor alone would be off by up to 0.4%.
         return input * keep_mask(input.shape, self.p, input.dtype) * _scale(self.p)
+
+
+def _runs_here(input: Tensor) -> bool:
+    """Return True on a CPU; a compiler fuses PyTorch's own kernels and cannot trace these."""
+    return input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
@@ -87,7 +90,7 @@ def attention(
     """
     # Without dropout PyTorch's own is faster in fp32; in bf16 its backward pass is 3 times slower.
     suits = module.training and (dropout > 0 or query.dtype != torch.float32)
-    if not suits or query.device.type != "cpu" or torch.compiler.is_compiling():
+    if not suits or not _runs_here(query):
         result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )

@@ -80,8 +80,7 @@ def load_stored(
     check_hashes(place, weights=True)
     for file in sorted(place.glob("model*.safetensors")):  # those that transformers reads
         _check_floats(file)
-    # The weights file, or the index of its shards.
-    weights = next(place.glob("model.safetensors.index.json"), place / "model.safetensors")
+    weights = _weights_of(place)
     with suppress_logging():
         try:
             model, report = kind.from_pretrained(
@@ -172,9 +171,13 @@ def stored_part(place: Path, part: str) -> dict[str, Tensor]:
             for name in opened.keys():  # noqa: SIM118 - it is no mapping
                 _, is_found, inner = f".{name}".partition(f".{part}.")
                 found |= {inner: opened.get_tensor(name)} if is_found else {}
-    weights = next(place.glob("model.safetensors.index.json"), place / "model.safetensors")
-    check_finite(weights, found)
+    check_finite(_weights_of(place), found)
     return found
+
+
+def _weights_of(place: Path) -> Path:
+    """Return the weights file of a directory, or the index of its shards."""
+    return next(place.glob("model.safetensors.index.json"), place / "model.safetensors")
 
 
 @lru_cache  # hashes the files of both once a process

@@ -72,7 +72,7 @@ def find_teachers(config: TrainConfig) -> dict[str, Teachers]:
         # A rule that is none is told now, and not when the teachers have started.
         weighting_rule(config.weighting, num_teachers=named.per_row)
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
-    if matching is not None and (matching.hidden_weight or matching.attention_weight):
+    if matching is not None and matching.enabled:
         first, problem = found[config.data.trained_on[0]].entries[0], ""
         if ANSWERS_FOR in first:
             problem = "has another tokenizer than the student, so its states are of other tokens"

@@ -168,7 +168,7 @@ def build_objective(
         options["kd_weight"] = Schedule(settings.schedule, settings.kd_weight)
         options["temperature"] = settings.temperature
     matching = config.distillation.matching if isinstance(config, DistillConfig) else None
-    if taught and matching and (matching.hidden_weight or matching.attention_weight):
+    if taught and matching and matching.enabled:
         directory = taught.models[0]["directory"]
         options["matching"] = StateMatching(
             model.encoder,

@@ -38,6 +38,11 @@ class MatchingConfig(Config):
     12: every second one, as in ROaD part 2). ``last``: the last layers of both. Or pairs [student
     layer, teacher layer], counted from 1."""
 
+    @property
+    def enabled(self) -> bool:
+        """True if any weight is above 0."""
+        return self.hidden_weight > 0 or self.attention_weight > 0
+
 
 class TeachingConfig(Config):
     """Distillation loss, and the hosts, resources and time limits of the teachers. Source: Hinton

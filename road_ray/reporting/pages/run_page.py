@@ -69,7 +69,7 @@ def run_page(run: RunRecord) -> Page:
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     tiles = []
     for name, value in list(headline(run.metrics).items())[:4]:
-        *_, dataset, metric = "", *name.split("/", 2)[1:]  # labels may have slashes
+        dataset, metric = _parts(name)
         known = "" if run.limits else published_line(dataset, metric, 1)
         remark = run.limits[-1] if run.limits else known and f"paper: {known}"
         tiles.append((f"{dataset} {metric_title(metric)}", f"{value:.2f}", remark))
@@ -99,6 +99,12 @@ def headline(metrics: Mapping[str, object]) -> dict[str, float]:
     return {name: value for name, value in shown.items() if name not in plain}
 
 
+def _parts(name: str) -> tuple[str, str]:
+    """Return data set and metric: ``eval/squad_v2/f1`` gives ``squad_v2``, ``f1``."""
+    pieces = name.split("/", 2)  # labels may have slashes
+    return pieces[1] if len(pieces) > 2 else "", pieces[-1]
+
+
 def _result(run: RunRecord) -> list[Block]:
     """Return the principal metrics, the scores of questions with and without answer of data sets
     that have both, and all metrics, folded.
@@ -108,7 +114,7 @@ def _result(run: RunRecord) -> list[Block]:
     rows, by_answer = list[Row](), list[Row]()
     for name, value in run.metrics.items():
         if is_principal(name) or name.endswith(BASELINES):
-            *_, dataset, metric = "", *name.split("/", 2)[1:]
+            dataset, metric = _parts(name)
             papers = None if run.limits else published_line(dataset, metric) or None
             shown = None if value is None else Cell(f"{value:.2f}", value, strong=True)
             rows.append([dataset, metric_title(metric), shown, papers])
