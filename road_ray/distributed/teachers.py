@@ -126,8 +126,9 @@ class ActorEnsemble(Ensemble):
                 "the ensemble is closed, or its cluster has ended with another one that started it"
                 "\n  fix: start it again, and close the first ensemble of a process last"
             )
-        sent = ray.put(packed_inputs(batch))  # once for all teachers
-        asked = [(actor, actor.compute.remote(sent)) for actor in map(next, self._turns)]
+        # Up to 100 kB travel within the call, in half the time that ``ray.put`` takes.
+        inputs = packed_inputs(batch)
+        asked = [(actor, actor.compute.remote(inputs)) for actor in map(next, self._turns)]
         self._open.update(ref for _, ref in asked)
         return asked
 

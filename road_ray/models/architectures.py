@@ -177,7 +177,8 @@ def _cut(attention: nn.Module, args: object, inputs: dict[str, Any], output: Any
     # Rows one behind the other have their first tokens elsewhere.
     if not inputs.get(FIRST_TOKEN) or "cu_seq_lens_q" in inputs:
         return output
-    return output[0][:, :1], *output[1:]
+    # Of a view, PyTorch multiplies with a copy of the weights a row when no gradient is asked for.
+    return output[0][:, :1].contiguous(), *output[1:]
 
 
 def parameter_depths(encoder: PreTrainedModel) -> tuple[dict[int, int], int]:

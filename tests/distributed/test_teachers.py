@@ -79,17 +79,6 @@ def test_actors_answer_as_teachers_in_this_process_do(three, local):
     assert three.stats["time/teacher_busy_seconds"] > 0
 
 
-def test_a_batch_is_sent_to_the_cluster_once(three, monkeypatch):
-    """Each teacher had its own copy of the inputs."""
-    import ray
-
-    sent, put = [], ray.put
-    monkeypatch.setattr(ray, "put", lambda value: sent.append(value) or put(value))
-    (single,) = batches(1)
-    three.gather(three.submit(single))
-    assert len(sent) == 1
-
-
 def test_another_process_asks_the_same_teachers(cluster, three):
     (single,) = batches(1)
 

@@ -112,7 +112,6 @@ def perform(
     """Run trial ``config["number"]`` of the sweep in ``directory`` with ``config["params"]``: the
     trainable of Tune.
     """
-    import torch
     from ray import tune
 
     metric = search.metric[0]
@@ -125,7 +124,6 @@ def perform(
         hold_trial_lock(directory)
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
-        torch.set_num_threads(max(1, int(search.cpus_per_trial)))
         record = Record(config["number"], config["params"])
         place = trial_directory(directory, record.number)
         record = _run_trial(lambda: run(place, record, on_report), record, place, search)
