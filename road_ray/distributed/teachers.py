@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 _KEPT = "  kept: checkpoints and the journal; to resume, run the same command"
 _LAST_SECONDS = 10.0  # that the end of a run waits for answers that nobody reads
 _RETRIES = 3  # of Ray, of a request whose teacher dies
+_BYTES_IN_A_CALL = 100_000  # in half the time of a put; above it, Ray makes a copy for each call
 
 
 def hosted(
@@ -126,9 +127,10 @@ class ActorEnsemble(Ensemble):
                 "the ensemble is closed, or its cluster has ended with another one that started it"
                 "\n  fix: start it again, and close the first ensemble of a process last"
             )
-        # Up to 100 kB travel within the call, in half the time that ``ray.put`` takes.
-        inputs = packed_inputs(batch)
-        asked = [(actor, actor.compute.remote(inputs)) for actor in map(next, self._turns)]
+        sent: Any = packed_inputs(batch)
+        if sum(array.nbytes for array in sent.values()) > _BYTES_IN_A_CALL:
+            sent = ray.put(sent)  # once for all teachers
+        asked = [(actor, actor.compute.remote(sent)) for actor in map(next, self._turns)]
         self._open.update(ref for _, ref in asked)
         return asked
 
@@ -156,8 +158,7 @@ class ActorEnsemble(Ensemble):
 
         Raises ``ClusterError`` for one that has not started in time.
         """
-        asked = [(n, actor) for n, replicas in enumerate(self.actors) for actor in replicas]
-        refs = [(number, actor.start.remote()) for number, actor in asked]
+        refs = [(n, actor.start.remote()) for n, pool in enumerate(self.actors) for actor in pool]
         return [self._answer(number, ref, self.start_timeout_seconds) for number, ref in refs]
 
     def close(self) -> None:
@@ -191,8 +192,8 @@ class ActorEnsemble(Ensemble):
         seconds = self.timeout_seconds
         logger.warning("%s did not answer within %g s; replacing it", self._name(teacher), seconds)
         if self.on_event is not None:
-            places = [self.directories[teacher]]
-            self.on_event("teacher_replaced", teachers=[teacher], places=places)
+            place = self.directories[teacher]
+            self.on_event("teacher_replaced", teachers=[teacher], places=[place])
         ray.kill(actor, no_restart=False)
 
     def _name(self, teacher: int) -> str:
@@ -214,8 +215,7 @@ def _cluster() -> str:
 
 def _late(refs: list[Any], seconds: float) -> list[Any]:
     """Wait for the references, and return those that are not ready after this time."""
-    late: list[Any] = ray.wait(refs, num_returns=len(refs), timeout=seconds)[1]
-    return late
+    return list(ray.wait(refs, num_returns=len(refs), timeout=seconds)[1])
 
 
 def start_teachers(

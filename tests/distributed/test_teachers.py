@@ -79,6 +79,15 @@ def test_actors_answer_as_teachers_in_this_process_do(three, local):
     assert three.stats["time/teacher_busy_seconds"] > 0
 
 
+@pytest.mark.parametrize(("size", "puts"), [(4, 0), (600, 1)])
+def test_a_large_batch_is_sent_to_the_cluster_once(cluster, three, monkeypatch, size, puts):
+    """Each teacher had its own copy of the inputs."""
+    put = Mock(wraps=cluster.put)
+    monkeypatch.setattr(cluster, "put", put)
+    logits = three.gather(three.submit(make_batch(0, size=size, length=32)))
+    assert (put.call_count, logits.shape) == (puts, (3, size, 3))
+
+
 def test_another_process_asks_the_same_teachers(cluster, three):
     (single,) = batches(1)
 
