@@ -110,10 +110,10 @@ def _tune(
         if stage.workers:  # a core for the trial itself too
             room("processes of a trial", stage.min_workers + 1, {"CPU": 1.0})
             room("workers of a trial", stage.min_workers, {"GPU": stage.gpus_per_worker})
-    at_once = max_concurrent(config, demand, ray.available_resources())
-    # Trials that wait for resources: one, so that few are drawn early, unless machines are added.
-    pending = config.max_concurrent if scale_up_seconds() else None
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending or 1)
+    at_once = max_concurrent(config, demand, free := ray.available_resources())
+    # As many start at once as have room; more would be drawn early, unless machines are added.
+    most = max(1, min(at_once or 1, fitting(free, resources, 1)))
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str((scale_up_seconds() and at_once) or most)
     directory = directory.resolve()
     scratch, place = directory / ".tune", environment_for_workers()
     trial = partial(perform, run=run, search=config, directory=directory, environment=place)
