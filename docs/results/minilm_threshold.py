@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.models.encoder import initialize_output
+from road_ray.models.encoder import initialize, initialize_output
 
 SEEDS = (0,)
 WAYS = ("all_tokens", "electra_weights")
@@ -30,15 +30,14 @@ def with_choice(way: str) -> Iterator[None]:
     def every_token(batch: Batch) -> Tensor:
         return torch.ones_like(batch["input_ids"], dtype=torch.bool)
 
-    def electra_weights(linear: nn.Linear, config: object) -> None:
-        initialize_output(linear)
+    def electra_weights(part: nn.Module, std: float) -> None:
+        initialize(part, std)
+        if isinstance(part, nn.Linear):
+            initialize_output(part)
 
     choices = {
         "all_tokens": ("road_ray.objectives.supervised.allowed_positions", every_token),
-        "electra_weights": (
-            "road_ray.models.heads.initialize_task_output",
-            electra_weights,
-        ),
+        "electra_weights": ("road_ray.models.heads.initialize", electra_weights),
     }
     with patch(*choices[way]):
         yield

@@ -220,7 +220,7 @@ class Console:
             return
         self._shown[title] = (began, first, at)
         parts = [f"{title} {steps}", text]
-        if total is not None and done > first:
+        if total is not None and first < done < total:
             seconds = (at - began) / (done - first) * (total - done)
             parts.append(f"eta {timedelta(seconds=round(seconds))}")
         sys.stderr.write("  ".join(filter(None, parts)) + "\n")
