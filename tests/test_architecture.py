@@ -33,7 +33,7 @@ MOST_MODULES = 12  # of a folder, its __init__ apart
 MOST_IMPORTS = 25  # of modules of the package, in one
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
 # Lines of .py in all: more of one thing is paid with less of another. The aim is 33,500 and 36,000.
-MOST_IN_ALL = {"road_ray": 34_990, "tests": 34_922}
+MOST_IN_ALL = {"road_ray": 34_990, "tests": 35_010}
 LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/load_weights.py"}  # of files of others
 # Of libraries that offer no other way.
 SWITCHES = {"torch.backends.cudnn.allow_tf32"}
@@ -136,6 +136,14 @@ def private_ray(path: Path) -> list[str]:
     return wrong
 
 
+def private_optuna(path: Path) -> list[str]:
+    """Attributes of Optuna that it does not promise."""
+    private = {"_trial_id", "_study_id", "_storage", "_suggest"}
+    used = [node for node in nodes_of(path) if isinstance(node, ast.Attribute)]
+    wrong = [f"{named(path)}:{node.lineno}: {node.attr}" for node in used if node.attr in private]
+    return [] if named(path) == "road_ray/distributed/tune/study.py" else wrong
+
+
 def too_long(path: Path) -> list[str]:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     wrong = [f"{named(path)}: {lines} lines"] if lines > MOST_LINES else []
@@ -213,7 +221,7 @@ def vague_docstrings(path: Path) -> list[str]:
 
 
 LAWS = [
-    *(upward_imports, imports_of_ray, private_ray, too_long),
+    *(upward_imports, imports_of_ray, private_ray, private_optuna, too_long),
     *(foreign_loaders, ambient_state, vague_docstrings),
 ]
 
@@ -318,6 +326,7 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         "def f():\n    import ray.train\n": imports_of_ray,
         "from ray.train.v2._internal import constants\n": private_ray,
         "import ray\nray._private.state\n": private_ray,
+        "study._storage.x(trial._trial_id)\n": private_optuna,
         "x = 1\n" * 501: too_long,
         "def f():\n" + "    x = 1\n" * 60: too_long,
         "A.from_pretrained('x', trust_remote_code=False)\n": foreign_loaders,

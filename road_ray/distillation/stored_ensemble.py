@@ -147,7 +147,9 @@ def open_table(path: Path, *, check: bool | None = None) -> pa.RecordBatch:
             raise ValueError("its sha256 is not that in its name")
         rows = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         return rows.select(["first", "second", "answer"])
-    except (OSError, ValueError, LookupError) as error:
+    except OSError as error:  # of permissions, or of memory for its map: the answers may be good
+        raise ResourceError(f"{path}: cannot be read: {error}\n  fix: make it readable") from error
+    except (ValueError, LookupError) as error:
         fix = "delete it: the next run asks the teachers for its rows again"
         raise DataError(f"{path}: damaged: {error}\n  fix: {fix}") from error
 

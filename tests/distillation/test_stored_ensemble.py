@@ -73,6 +73,8 @@ def test_answers_are_read_back_in_any_order_and_from_several_tables(tmp_path):
     assert tables.holds(rows(99, 4, 2)).tolist() == [False, True, True]
     filled(tmp_path, 99, 100)
     assert not tables.holds(rows(99)).any()
+    with pytest.raises(DataError):  # a batch looks for no new tables
+        tables.read(rows(99))
     tables.refresh()
     assert read(tables, 99, 4, 100)
     assert len(tables) == len(TeacherTables(tmp_path, WHO, NLI)) == 51
@@ -106,6 +108,9 @@ def test_a_damaged_table_is_named_with_what_to_do(tmp_path, damage):
     for check in (True, None):
         with pytest.raises(DataError, match=rf"(?s){path}.*fix: delete it"):
             open_table(path, check=check)
+    path.unlink()  # or no permission, or no memory for its map: the answers may be good
+    with pytest.raises(ResourceError, match=r"cannot be read.*\n  fix: make it readable$"):
+        open_table(path)
 
 
 def forked(root: Path, numbers: range, killed_after: int | None = None):
@@ -160,13 +165,24 @@ def test_a_full_disk_is_named_and_keeps_what_was_answered(small_disk):
 
 
 def test_tables_of_another_user_are_read(tmp_path, monkeypatch):
-    filled(tmp_path, 1)
+    (path,) = filled(tmp_path, 1).tables
+    (path.parent / stored_ensemble.LOCK).unlink()
 
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(stored_ensemble.os, "utime", refused)
     assert read(TeacherTables(tmp_path, WHO, NLI), 1)
+    assert len([*path.parent.iterdir()]) == 2, "nothing is made there by reading"
+
+
+def test_what_was_answered_becomes_a_table_in_the_midst_of_a_long_labelling(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_ensemble, "_TABLE_SECONDS", 0.0)
+    tables = TeacherTables(tmp_path, WHO, NLI)
+    with tables.labelling():
+        add(tables, 1)
+        add(tables, 2)
+        assert len(TeacherTables(tmp_path, WHO, NLI)) == 2
 
 
 PRUNE = ("data", "store", "prune")
@@ -271,6 +287,7 @@ def ask(ensemble, given):
 def test_every_reader_has_the_answers_of_the_teachers_rounded_once(school):
     cold, live = school()
     assert label(cold, live, batch(1, 2, 3, 5)) == 4
+    assert [len(tables.tables) for tables in cold.tables] == [1, 1, 1], "one for all batches"
     first = ask(cold, batch(1, 2, 3, 5))
     assert first.shape == (3, 4, 3)
     assert torch.equal(first, first.half().float())

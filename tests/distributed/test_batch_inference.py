@@ -122,6 +122,23 @@ def test_items_that_are_together_larger_than_the_object_store_pass(cluster):
         assert list(answer(arrays)) == [1_250_000.0 * number for number in range(40)]
 
 
+@pytest.mark.parametrize(("gpus", "count"), [(0.0, 512), (1.0, 64), (0.5, 128)])
+def test_without_a_number_there_are_as_many_actors_as_the_scarcest_resource_allows(
+    cluster, monkeypatch, gpus, count
+):
+    asked = []
+
+    def room(actors, count, resources):
+        asked.append(count)
+        raise ClusterError("asked")
+
+    monkeypatch.setattr("road_ray.distributed.room.room", room)
+    monkeypatch.setattr(cluster, "available_resources", lambda: {"CPU": 512.0, "GPU": 64.0})
+    with pytest.raises(ClusterError, match="asked"), batch_inference(dies, gpus=gpus):
+        pass
+    assert asked == [count]
+
+
 def dies():
     os._exit(1)
 

@@ -85,6 +85,18 @@ def test_a_stop_is_told_as_before_also_where_ray_has_a_handler(monkeypatch):
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_cluster_that_ray_finds_by_itself_is_asked_too(monkeypatch):
+    monkeypatch.setattr(connection, "require_token", lambda create: None)
+    monkeypatch.setattr(connection, "lets_anybody_join", lambda address: True)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: None)
+    monkeypatch.setattr(ray, "shutdown", Mock())
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: Mock(gcs_address="here:1"))
+    with pytest.raises(ClusterError, match=r"here:1: .*lets everybody in"), connected("auto"):
+        pass
+    ray.shutdown.assert_called_once()
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -122,6 +122,8 @@ def test_the_token_is_sent_to_no_proxy(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "example.org")
     with serving(Dashboard) as address:
+        with pytest.raises(ClusterError, match="lets everybody in"):
+            Jobs(Profile(address=f"http://{address}"))
         assert Jobs(Profile(address=f"http://{address}"), accept_open=True).list() == []
     assert os.environ["no_proxy"] == "example.org,127.0.0.1"
 

@@ -77,6 +77,7 @@ def test_actors_answer_as_teachers_in_this_process_do(three, local):
         assert logits.dtype == torch.float32
         assert_close(logits, local.gather(local.submit(batch)), **FLOAT16)
     assert three.stats["time/teacher_busy_seconds"] > 0
+    assert not three._open, "answers that were read are held no longer"
 
 
 @pytest.mark.parametrize(("size", "puts"), [(4, 0), (600, 1)])

@@ -37,10 +37,10 @@ def aws_deadline(base: str = AWS) -> float | None:
         return None
     try:
         when = datetime.fromisoformat(json.loads(notice)["time"])
+        # AWS gives two minutes; more means that this clock is behind.
+        return min(max(1.0, (when - datetime.now(UTC)).total_seconds()), 120.0)
     except (ValueError, KeyError, TypeError):  # cut off on its way; the next poll repeats it
         return None
-    # AWS gives two minutes; more means that this clock is behind.
-    return min(max(1.0, (when - datetime.now(UTC)).total_seconds()), 120.0)
 
 
 def gcp_deadline(base: str = GCP) -> float | None:
@@ -54,8 +54,6 @@ def gcp_deadline(base: str = GCP) -> float | None:
 
 
 DEADLINES: dict[str, Callable[[], float | None]] = {"aws": aws_deadline, "gcp": gcp_deadline}
-
-
 _REPORT = (
     *("ray", "drain-node", "--reason", "DRAIN_NODE_REASON_PREEMPTION"),
     *("--reason-message", "spot notice", "--deadline-remaining-seconds"),

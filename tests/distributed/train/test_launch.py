@@ -120,6 +120,8 @@ def report_place(config, worker, context, *extra):
         for step in (1, 2, 3):
             journal.write(step, {"m": step / 2})
     figures = {"here": float(Path("here.txt").is_file()), "threads": float(torch.get_num_threads())}
+    group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
+    figures["timeout"] = group.options._timeout.total_seconds()
     figures["root"] = resolve_root(None)
     figures["seconds"] = float(os.environ.get(WARNS, "0"))
     return report(config, worker, context, *extra) | figures
@@ -175,9 +177,8 @@ class TestCluster:
         )
         assert signal.getsignal(signal.SIGINT) == before
         seen = {"rank": 0, "size": 2, "extra": 3, "root": tmp_path}
-        assert result == seen | {"here": 1.0, "threads": 1.0, "seconds": 77.0}, (
-            "relative paths mean the same there"
-        )
+        figures = {"here": 1.0, "threads": 1.0, "seconds": 77.0, "timeout": 1800.0}
+        assert result == seen | figures, "relative paths mean the same there"
         assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
         assert rows == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
 

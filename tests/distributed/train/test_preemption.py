@@ -48,7 +48,8 @@ def test_aws_says_when_within_its_two_minutes(service, seconds, least, most):
 
 
 @pytest.mark.parametrize(
-    "cut", ['{"action": "termi', "{}", "[]", '{"time": 3}', '{"time": "soon"}']
+    "cut",
+    ['{"action": "termi', "{}", "[]", '{"time": 3}', '{"time": "soon"}', '{"time": "2026-01-01"}'],
 )
 def test_a_notice_that_cannot_be_read_is_asked_for_again_and_no_service_says_nothing(service, cut):
     answers, _, base = service

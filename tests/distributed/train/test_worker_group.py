@@ -9,7 +9,7 @@ import torch
 from ray.exceptions import RayActorError
 from ray.train import ControllerError, WorkerGroupError
 
-from road_ray.distributed import ray_private
+from road_ray.distributed import connection, ray_private
 from road_ray.distributed.train import worker_group as module
 from road_ray.distributed.train.worker_group import Inbox, Messages, append
 from road_ray.errors import ClusterError, DataError
@@ -125,6 +125,17 @@ def test_a_worker_that_waits_for_a_failed_one_ends(tmp_path, monkeypatch):
     with messages.reach(RunContext()):
         assert until(lambda: ended, 10)
     assert ended[0] == 1
+
+
+def test_a_collective_that_hangs_ends_the_group(monkeypatch):
+    from ray.train.torch import TorchTrainer
+    from ray.train.v2._internal.callbacks.nccl_ras import NCCLRASCallback
+
+    for name, value in connection._READ_AT_IMPORT.items():
+        monkeypatch.setenv(name, value)
+    callbacks = TorchTrainer(print)._create_default_callbacks()
+    (detector,) = [one for one in callbacks if isinstance(one, NCCLRASCallback)]
+    assert (detector._action, detector._confirm_duration_s) == ("fail", 600)
 
 
 def test_an_environment_variable_is_handed_on(monkeypatch):

@@ -181,7 +181,10 @@ def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch)
     points = [{"x": 7, "c": True}, {"x": 7}, {"x": 7, "c": True}]
     overrides = {"space": space, "sampler": "grid", "points": points, "trials": 1000}
     config = load(SearchConfig, base=BASE | overrides)
-    compared = []
+    compared, looks, every = [], [], optuna.Study.get_trials
+    monkeypatch.setattr(
+        optuna.Study, "get_trials", lambda *a, **k: looks.append(1) or every(*a, **k)
+    )
     same = optuna.Study._should_skip_enqueue
     monkeypatch.setattr(
         optuna.Study, "_should_skip_enqueue", lambda *a: compared.append(a) or same(*a)
@@ -193,6 +196,7 @@ def test_a_large_grid_is_enqueued_once_and_in_linear_time(tmp_path, monkeypatch)
         assert len(fixed) == 1 + 60 * 5
         assert len({json.dumps(point) for point in fixed}) == len(fixed)
     assert compared == []
+    assert len(looks) < 20, "all trials are looked at once a point"
     assert config.most_trials == 1 + 60 * 5
 
 
