@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from contextlib import suppress
 from unittest.mock import Mock
 
 import numpy as np
@@ -168,9 +169,11 @@ def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(cluster
     (first,) = batches(1)
     with start_teachers([make_teacher(tmp_path / "slow", 0)], NLI, **SMALL) as ensemble:
         client = hasty(ensemble, timeout_seconds=0.01, start_timeout_seconds=0.01)
-        os.kill(ensemble.health()[0], signal.SIGSTOP)
+        os.kill(pid := ensemble.health()[0], signal.SIGSTOP)
         with pytest.raises(ClusterError, match=r"(?s)replaced and did not answer again.*kept:"):
             client.gather(client.submit(first))
+    with suppress(ProcessLookupError):  # Ray may not outlive the time it gives a stopped process
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_mistake_in_the_batch_names_the_teacher(three):
