@@ -254,5 +254,5 @@ def store_prune(
                         f"{teacher}: {holder} labels rows for it\n"
                         "  fix: wait for it, or stop it\n  kept: its answers"
                     )
-            shutil.rmtree(teacher)
+                shutil.rmtree(teacher)
             typer.echo(f"removed {teacher.name}: {known['mib']:.1f} MiB")

@@ -147,11 +147,11 @@ def open_table(path: Path, *, check: bool | None = None) -> pa.RecordBatch:
             raise ValueError("its sha256 is not that in its name")
         rows = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         return rows.select(["first", "second", "answer"])
-    except OSError as error:  # of permissions, or of memory for its map: the answers may be good
-        raise ResourceError(f"{path}: cannot be read: {error}\n  fix: make it readable") from error
-    except (ValueError, LookupError) as error:
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         fix = "delete it: the next run asks the teachers for its rows again"
-        raise DataError(f"{path}: damaged: {error}\n  fix: {fix}") from error
+        if getattr(error, "errno", None) or "Cannot allocate memory" in str(error):
+            fix = "make it readable"  # the system refuses it: the answers may be good
+        raise DataError(f"{path}: cannot be read: {error}\n  fix: {fix}") from error
 
 
 def write_table(parent: Path, keys: Keys, counts: Longs, values: Values) -> Path:
@@ -323,7 +323,9 @@ class StoredEnsemble(Ensemble):
 
     def __init__(self, root: str | Path, teachers: Sequence[Mapping[str, Any]], task: Task) -> None:
         """Open the tables below ``root`` of ``teachers``, each a ``teacher_entry``."""
-        self.tables = [TeacherTables(root, teacher, task) for teacher in teachers]
+        own = [TeacherTables(root, teacher, task) for teacher in teachers]
+        # Equal teachers share one: a process cannot hold its lock twice.
+        self.tables = [next(x for x in own if x.directory == one.directory) for one in own]
         self.size = len(self.tables)
 
     def gather(self, handle: Mapping[str, Any]) -> Tensor:
@@ -339,12 +341,10 @@ class StoredEnsemble(Ensemble):
 
         What was answered before an interruption is not asked again.
         """
-        found = [
-            [tables.keys_of(inputs) for tables in self.tables]
-            for inputs in map(inputs_of, batches())
-        ]
+        found = [[own.keys_of(x) for own in self.tables] for x in map(inputs_of, batches())]
         keys = [np.concatenate(of_teacher) for of_teacher in zip(*found, strict=True)]
-        lacking = [n for n, own in enumerate(keys) if not self.tables[n].holds(own).all()]
+        firsts = [n for n, tables in enumerate(self.tables) if tables not in self.tables[:n]]
+        lacking = [n for n in firsts if not self.tables[n].holds(keys[n]).all()]
         with ExitStack() as stack:
             for tables in sorted((self.tables[n] for n in lacking), key=lambda t: t.directory):
                 stack.enter_context(tables.labelling())

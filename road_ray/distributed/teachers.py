@@ -128,7 +128,7 @@ class ActorEnsemble(Ensemble):
                 "\n  fix: start it again, and close the first ensemble of a process last"
             )
         sent: Any = packed_inputs(batch)
-        if sum(array.nbytes for array in sent.values()) > _BYTES_IN_A_CALL:
+        if "texts" in sent or sum(array.nbytes for array in sent.values()) > _BYTES_IN_A_CALL:
             sent = ray.put(sent)  # once for all teachers
         asked = [(actor, actor.compute.remote(sent)) for actor in map(next, self._turns)]
         self._open.update(ref for _, ref in asked)

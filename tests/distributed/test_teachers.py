@@ -88,6 +88,8 @@ def test_a_large_batch_is_sent_to_the_cluster_once(cluster, three, monkeypatch, 
     monkeypatch.setattr(cluster, "put", put)
     logits = three.gather(three.submit(make_batch(0, size=size, length=32)))
     assert (put.call_count, logits.shape) == (puts, (3, size, 3))
+    three.submit({"texts": [("as large as it may be",)]})  # whose size is not looked at
+    assert put.call_count == puts + 1
 
 
 def test_another_process_asks_the_same_teachers(cluster, three):

@@ -100,7 +100,7 @@ class Refusal(HTTPException):
         self, status: int, error: str, where: str, value: object = None, allowed: str | None = None
     ) -> None:
         # JSON has no NaN.
-        plain = value is None or (isinstance(value, int | float) and math.isfinite(value))
+        plain = value is None or (isinstance(value, int | float) and abs(value) < math.inf)
         seen: Any = value if plain else str(value)[:_SHOWN]
         reason = {"error": error, "where": where, "value": seen, "allowed": allowed}
         super().__init__(status, reason, {"WWW-Authenticate": "Bearer"} if status == 401 else None)

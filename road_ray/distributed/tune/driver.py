@@ -11,6 +11,7 @@ in a placement group of its own, which cannot be part of that of a trial.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import time
@@ -111,9 +112,9 @@ def _tune(
             room("processes of a trial", stage.min_workers + 1, {"CPU": 1.0})
             room("workers of a trial", stage.min_workers, {"GPU": stage.gpus_per_worker})
     at_once = max_concurrent(config, demand, free := ray.available_resources())
-    # As many start at once as have room; more would be drawn early, unless machines are added.
-    most = max(1, min(at_once or 1, fitting(free, resources, 1)))
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str((scale_up_seconds() and at_once) or most)
+    # All start together where there is room; else one waits at a time, as more are drawn early.
+    together = scale_up_seconds() or fitting(free, resources, 1) >= (at_once or math.inf)
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str((together and at_once) or 1)
     directory = directory.resolve()
     scratch, place = directory / ".tune", environment_for_workers()
     trial = partial(perform, run=run, search=config, directory=directory, environment=place)

@@ -112,24 +112,23 @@ def perform(
     """Run trial ``config["number"]`` of the sweep in ``directory`` with ``config["params"]``: the
     trainable of Tune.
     """
+    import torch
     from ray import tune
-
-    metric = search.metric[0]
 
     def on_report(step: int, total: int, value: float) -> None:
         if math.isfinite(value):
-            tune.report({"step": step, "total": total, metric: value})
+            tune.report({"step": step, "total": total, search.metric[0]: value})
 
     with driver_environment(environment):
         hold_trial_lock(directory)
         # Tune reads it in this process, and does not pass on the driver's.
         os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _CLEANUP_SECONDS)
+        torch.set_num_threads(max(1, int(search.cpus_per_trial)))
         record = Record(config["number"], config["params"])
         place = trial_directory(directory, record.number)
         record = _run_trial(lambda: run(place, record, on_report), record, place, search)
         record = replace(record, seconds=spent(place))  # another machine may see the files later
-        value = {metric: record.values[0]} if record.values else {}
-        tune.report({RECORD: record, **value})
+        tune.report({RECORD: record} | dict(zip(search.metric[:1], record.values, strict=False)))
 
 
 def _run_trial(
