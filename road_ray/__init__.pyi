@@ -516,7 +516,7 @@ class _Distillation(TypedDict, total=False):
     precision: Literal["auto", "fp32", "bf16"]
     """Number format of the teachers' matrix products. `fp32`: full precision. `bf16`: autocast
     to bfloat16, logits have 8 significant bits. `auto`: bf16 where the device is faster with
-    it."""
+    it. Teachers of numbers compute in fp32."""
     torch_compile: bool
     """Compile the teachers with `torch.compile`, once for batches of all lengths. Meant for GPUs
     and thousands of steps, not measured on one: the first answer waits for the compiler,
@@ -800,7 +800,7 @@ class _DistillDistillation(TypedDict, total=False):
     precision: Literal["auto", "fp32", "bf16"]
     """Number format of the teachers' matrix products. `fp32`: full precision. `bf16`: autocast
     to bfloat16, logits have 8 significant bits. `auto`: bf16 where the device is faster with
-    it."""
+    it. Teachers of numbers compute in fp32."""
     torch_compile: bool
     """Compile the teachers with `torch.compile`, once for batches of all lengths. Meant for GPUs
     and thousands of steps, not measured on one: the first answer waits for the compiler,

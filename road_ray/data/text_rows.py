@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _QUESTION_TOKENS = 64  # the rest of a question is cut, as google-research/electra does
-_ROWS_AT_A_TIME = 1024  # a Rust encoding takes a hundred times the memory of its ids
+_ROWS_AT_A_TIME = 128  # a Rust encoding takes a hundred times the memory of its ids
 
 
 def text_rows(
@@ -308,7 +308,6 @@ def _windows(
             max_length=max_length_tokens,
             stride=room - length - step,
             return_overflowing_tokens=True,
-            return_offsets_mapping=True,
         )
         for number in numbers:
             windows[number] = ([], step)

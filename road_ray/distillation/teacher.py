@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from road_ray.data.batching import INPUTS, padded_width
 from road_ray.data.model_files import locate_model, stored_head
-from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import gives_segments, pad_id_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
 from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions, check_teacher
@@ -75,7 +75,9 @@ class Teacher:
         )
         self.positions = longest_row(self._model.base_model)
         width = int(self._model.config.hidden_size)
-        self._autocast = autocast_dtype(options.precision, self.device, width)
+        # Numbers are in the labels' units, of which bf16 has every eighth at 1960.
+        precision: Precision = "fp32" if isinstance(task.kind, Regress) else options.precision
+        self._autocast = autocast_dtype(precision, self.device, width)
         if self._autocast is not None:  # once, as autocast would for every batch: the same logits
             for part in self._model.modules():
                 if isinstance(part, torch.nn.Linear):

@@ -140,10 +140,11 @@ class ActorEnsemble(Ensemble):
         Raises ``ClusterError`` for a lost teacher.
         """
         refs, seconds = [ref for _, ref in handle], self.timeout_seconds
-        if late := _late(refs, seconds):
+        if late := ray.wait(refs, num_returns=len(refs), timeout=seconds)[1]:
             for number in map(refs.index, late):
                 self._replace(number, handle[number][0])
-            if late := _late(late, seconds + self.start_timeout_seconds):
+            seconds_anew = seconds + self.start_timeout_seconds
+            if late := ray.wait(late, num_returns=len(late), timeout=seconds_anew)[1]:
                 reason = "was replaced and did not answer again"
                 raise self._lost_error(refs.index(late[0]), reason)
         answers = [self._answer(number, ref, seconds) for number, ref in enumerate(refs)]
@@ -166,7 +167,7 @@ class ActorEnsemble(Ensemble):
         if self._owner and _cluster() == self._cluster:
             # Batches that were sent ahead and are not read: Ray calls a killed answer a failure.
             if self._open:
-                _late([*self._open], _LAST_SECONDS)
+                ray.wait([*self._open], num_returns=len(self._open), timeout=_LAST_SECONDS)
             for actor in itertools.chain(*self.actors):
                 ray.kill(actor, no_restart=True)
             self._cluster = ""
@@ -211,11 +212,6 @@ class ActorEnsemble(Ensemble):
 def _cluster() -> str:
     """Return the job of this process in the cluster that it uses, empty without one."""
     return ray.get_runtime_context().get_job_id() if ray.is_initialized() else ""
-
-
-def _late(refs: list[Any], seconds: float) -> list[Any]:
-    """Wait for the references, and return those that are not ready after this time."""
-    return list(ray.wait(refs, num_returns=len(refs), timeout=seconds)[1])
 
 
 def start_teachers(

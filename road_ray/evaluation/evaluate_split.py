@@ -34,6 +34,7 @@ from road_ray.models.precision import autocast_dtype
 from road_ray.system.files import write_json_atomic
 
 _ROWS_AT_ONCE = 64
+_TOKENS_AT_ONCE = 64 * 512  # attention may take memory that grows with the square of the length
 DIAGNOSTICS = "diagnostics.json"
 OnRows = Callable[[int, int], None]
 """Called with the number of evaluated rows and of all rows."""
@@ -110,10 +111,11 @@ def batched_logits(
     padding; the longest come first, as they need the most memory. The processes of a ``group``
     compute a share of the same batches each; others than rank 0 get no logits.
     """
-    lengths = features.lengths
-    order = np.argsort(lengths, kind="stable")
-    at_once = 1 if alone else _ROWS_AT_ONCE
-    batches = [order[n : n + at_once] for n in range(0, len(order), at_once)]
+    lengths, at_once = features.lengths, 1 if alone else _ROWS_AT_ONCE
+    order, tokens = np.argsort(lengths, kind="stable"), lengths * features.choices
+    blocks = [order[n : n + at_once] for n in range(0, len(order), at_once)]
+    parts = [min(len(b), -(-len(b) * tokens[b[-1]] // _TOKENS_AT_ONCE)) or 1 for b in blocks]
+    batches = [part for b, n in zip(blocks, parts, strict=True) for part in np.array_split(b, n)]
     rank, size = (group.rank, group.size) if group else (0, 1)
     rows: dict[int, NDArray[np.float32]] = {}
     for numbers in batches[::-1][rank::size]:

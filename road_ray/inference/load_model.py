@@ -55,9 +55,9 @@ def load(
 ) -> Predictor:
     """Load a model with its head for predictions.
 
-    ``model`` is a run directory, a model directory in the format of Hugging Face, a directory that
-    `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
-    is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
+    ``model`` is a run directory, a directory in the format of Hugging Face or of `road export`, or
+    a name of the hub. ``head`` selects one of several heads. ``precision`` is ``fp32`` (always of
+    numbers), ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
     defaults to that of the training, for other models to all positions (answers: 384).
     ``threshold`` is the no-answer threshold, by default the stored one; ``inf``, as a model without
     one, always answers, ``-inf`` never does. Of several labels it is the probability above which
@@ -81,6 +81,7 @@ def load(
         positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
     else:
         runnable = trained = load_trained(str(place), task).to(where).eval()
+        precision = "fp32" if isinstance(task.kind, Regress) else precision  # as of a teacher
         dtype = autocast_dtype(precision, where, trained.encoder.config.hidden_size)
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))

@@ -352,10 +352,10 @@ def entities(
     predictions, unknown = [], np.zeros(len(kind.labels))
     for example, words in zip(examples, word_logits(features, examples, logits), strict=True):
         tags = predicted_tags(kind.labels, words)
-        shares = [probabilities(unknown if w is None else w) for w in words]
+        known = [unknown if w is None else w for w in words]
+        shares = probabilities(np.reshape(known, (-1, len(unknown))))
         best = [0.0 if w is None else float(s.max()) for w, s in zip(words, shares, strict=True)]
-        # A sentence without words has no scores.
-        scores = dict(zip(kind.labels, np.transpose(shares).round(6).tolist(), strict=False))
+        scores = dict(zip(kind.labels, shares.T.round(6).tolist(), strict=True))
         found = {"words": list(example.words), "entities": grouped(example, tags, best)}
         predictions.append({"tags": tags, "scores": scores, **found})
     return predictions

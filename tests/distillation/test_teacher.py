@@ -97,6 +97,19 @@ def test_drift_names_teacher_path_and_sizes(check, directories, change, message)
         check("its table", change(answers_of(directories)))
 
 
+def test_numbers_are_computed_in_fp32(tmp_path):
+    """Of years, bf16 has every eighth."""
+    place = make_teacher(tmp_path, kind="similarity")
+    model = AutoModelForSequenceClassification.from_pretrained(place)
+    torch.nn.init.constant_(model.classifier.out_proj.bias, 1960.3)
+    model.save_pretrained(place)
+    ways = [TeacherOptions(precision=precision) for precision in ("fp32", "bf16")]
+    exact, halved = (Teacher(place, task("similarity"), way)(BATCH) for way in ways)
+    assert torch.equal(exact, halved)
+    values = [rr.load(place, precision=way.precision)("fine film")["value"] for way in ways]
+    assert values[0] == values[1] != round(values[0])
+
+
 def test_bf16_is_rounding_only_where_teachers_may_take_it(check, directories):
     halved = answers_of(directories, "bf16")
     check("its actor", halved)  # auto: this machine may differ from the actor's

@@ -48,11 +48,17 @@ def logits_of(model, chosen, group=None):
 
 
 @pytest.mark.parametrize("name", ["mnli", "squad_v2"])
-def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
-    chosen = split(name)
+@pytest.mark.parametrize("limit", ["_ROWS_AT_ONCE", "_TOKENS_AT_ONCE"])
+def test_logits_are_those_of_each_row_alone(model, split, name, limit, monkeypatch):
+    chosen, sizes = split(name), []
     many = logits_of(model, chosen)
-    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(predict, limit, 1)
+    hook = model.encoder.register_forward_pre_hook(
+        lambda part, _, inputs: sizes.append(len(inputs["input_ids"])), with_kwargs=True
+    )
     single = logits_of(model, chosen)
+    hook.remove()
+    assert sizes == [1] * len(chosen.features)
     spans = name == "squad_v2"
     for row, one, length in zip(many, single, chosen.features.lengths, strict=True):
         assert row.shape == ((2, length) if spans else (3,))

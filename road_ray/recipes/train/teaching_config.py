@@ -74,7 +74,7 @@ class TeachingConfig(Config):
     precision: Precision = "auto"
     """Number format of the teachers' matrix products. ``fp32``: full precision. ``bf16``: autocast
     to bfloat16, logits have 8 significant bits. ``auto``: bf16 where the device is faster with it.
-    """
+    Teachers of numbers compute in fp32."""
     torch_compile: bool = False
     """Compile the teachers with ``torch.compile``, once for batches of all lengths. Meant for GPUs
     and thousands of steps, not measured on one: the first answer waits for the compiler, minutes on
