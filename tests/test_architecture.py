@@ -33,7 +33,7 @@ MOST_MODULES = 12  # of a folder, its __init__ apart
 MOST_IMPORTS = 25  # of modules of the package, in one
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
 # Lines of .py in all: more of one thing is paid with less of another. The aim is 33,500 and 36,000.
-MOST_IN_ALL = {"road_ray": 34_990, "tests": 35_031}
+MOST_IN_ALL = {"road_ray": 34_990, "tests": 35_032}
 LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/load_weights.py"}  # of files of others
 # Of libraries that offer no other way.
 SWITCHES = {"torch.backends.cudnn.allow_tf32"}

@@ -341,7 +341,7 @@ class StoredEnsemble(Ensemble):
 
         What was answered before an interruption is not asked again.
         """
-        found = [[own.keys_of(x) for own in self.tables] for x in map(inputs_of, batches())]
+        found = [[each.keys_of(x) for each in self.tables] for x in map(inputs_of, batches())]
         keys = [np.concatenate(of_teacher) for of_teacher in zip(*found, strict=True)]
         firsts = [n for n, tables in enumerate(self.tables) if tables not in self.tables[:n]]
         lacking = [n for n in firsts if not self.tables[n].holds(keys[n]).all()]

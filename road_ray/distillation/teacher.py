@@ -19,16 +19,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 from road_ray.data.batching import INPUTS, padded_width
 from road_ray.data.model_files import locate_model, stored_head
-from road_ray.data.task_and_dataset import Choose, Regress, Span, Tag, Task
+from road_ray.data.task_and_dataset import Choose, Span, Tag, Task
 from road_ray.data.tokenizer import gives_segments, pad_id_of
 from road_ray.distillation.cross_tokenizer import PAD_LOGIT, TextReader, TokenRow
 from road_ray.distillation.teacher_directory import PLAIN, TeacherOptions, check_teacher
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import auto_class, input_names, is_decoder, longest_row
-from road_ray.models.config import Precision
 from road_ray.models.load_weights import load_stored
 from road_ray.models.multitask import LikeTransformers, load_trained
-from road_ray.models.precision import autocast_dtype, compile_for_all_shapes
+from road_ray.models.precision import autocast_dtype, compile_for_all_shapes, precision_of
 
 # In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
 OWN_TOKENS = "own_tokens"
@@ -74,10 +73,8 @@ class Teacher:
             fit.tokenizer is None or gives_segments(fit.tokenizer)  # none if its own rows have none
         )
         self.positions = longest_row(self._model.base_model)
-        width = int(self._model.config.hidden_size)
-        # Numbers are in the labels' units, of which bf16 has every eighth at 1960.
-        precision: Precision = "fp32" if isinstance(task.kind, Regress) else options.precision
-        self._autocast = autocast_dtype(precision, self.device, width)
+        width, chosen = int(self._model.config.hidden_size), options.precision
+        self._autocast = autocast_dtype(precision_of(task.kind, chosen), self.device, width)
         if self._autocast is not None:  # once, as autocast would for every batch: the same logits
             for part in self._model.modules():
                 if isinstance(part, torch.nn.Linear):
@@ -212,11 +209,7 @@ def inputs_of(
 # Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
 # another device's order of summation; in bf16 that order changes the rounding of every layer, and
 # auto may be bf16 on one machine and fp32 on the next.
-_ALLOWED_FRACTION: Mapping[Precision, float] = {
-    "fp32": 2.0**-9,
-    "bf16": 2.0**-5,
-    "auto": 2.0**-5,
-}
+_ALLOWED_FRACTION: Mapping[str, float] = {"fp32": 2.0**-9, "bf16": 2.0**-5, "auto": 2.0**-5}
 
 
 def check_parity(
@@ -240,7 +233,7 @@ def check_parity(
         expected = Teacher(directory, task, plain, device)(batch).cpu()
         real = expected > -1000.0  # without the padding of spans, which is always equal
         scale = expected[real].abs().amax().item() if real.any() else 0.0
-        allowed = _ALLOWED_FRACTION[options.precision] * max(1.0, scale)
+        allowed = _ALLOWED_FRACTION[precision_of(task.kind, options.precision)] * max(1.0, scale)
         difference = math.inf
         if expected.shape == actual.shape:
             difference = (expected - actual).abs().amax().item() if actual.numel() else 0.0

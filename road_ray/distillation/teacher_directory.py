@@ -20,6 +20,7 @@ from road_ray.data.tokenizer import check_vocabulary, gives_segments, read_token
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads import own_head
 from road_ray.models.load_weights import MERGED_FROM, LabelMap, label_order
+from road_ray.models.precision import precision_of
 from road_ray.system.files import read_json, sha256_of
 
 if TYPE_CHECKING:
@@ -229,6 +230,6 @@ def teacher_entry(
     return entry | {
         "labels": [labels[index] for index in sorted(labels)],
         "order": None if order is None else list(order),
-        "precision": options.precision,
+        "precision": precision_of(task.kind, options.precision),
         **{name: record[name] for name in _RECORDED if name in record},
     }

@@ -129,7 +129,7 @@ class ActorEnsemble(Ensemble):
             )
         sent: Any = packed_inputs(batch)
         if "texts" in sent or sum(array.nbytes for array in sent.values()) > _BYTES_IN_A_CALL:
-            sent = ray.put(sent)  # once for all teachers
+            sent = ray.put(sent)  # once for all teachers; the size of texts is not looked at
         asked = [(actor, actor.compute.remote(sent)) for actor in map(next, self._turns)]
         self._open.update(ref for _, ref in asked)
         return asked

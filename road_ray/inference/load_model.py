@@ -33,7 +33,7 @@ from road_ray.inference.predictor import Predictor
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import load_trained
-from road_ray.models.precision import autocast_dtype, default_device
+from road_ray.models.precision import autocast_dtype, default_device, precision_of
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
@@ -81,8 +81,8 @@ def load(
         positions, vocab_size = int(facts["longest_row_tokens"]), read_config(place).vocab_size
     else:
         runnable = trained = load_trained(str(place), task).to(where).eval()
-        precision = "fp32" if isinstance(task.kind, Regress) else precision  # as of a teacher
-        dtype = autocast_dtype(precision, where, trained.encoder.config.hidden_size)
+        width = trained.encoder.config.hidden_size
+        dtype = autocast_dtype(precision_of(task.kind, precision), where, width)
         positions, vocab_size = longest_row(trained.encoder), trained.encoder.config.vocab_size
     check_vocabulary(vocab_size, len(tokenizer), str(place))
     length, longest = row_lengths(record, task, tokenizer, positions)

@@ -355,7 +355,7 @@ def entities(
         known = [unknown if w is None else w for w in words]
         shares = probabilities(np.reshape(known, (-1, len(unknown))))
         best = [0.0 if w is None else float(s.max()) for w, s in zip(words, shares, strict=True)]
-        scores = dict(zip(kind.labels, shares.T.round(6).tolist(), strict=True))
+        scores = dict(zip(kind.labels, shares.T.round(6).tolist(), strict=True)) if known else {}
         found = {"words": list(example.words), "entities": grouped(example, tags, best)}
         predictions.append({"tags": tags, "scores": scores, **found})
     return predictions

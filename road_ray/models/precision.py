@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from road_ray.data.task_and_dataset import Kind, Regress
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
 
@@ -57,6 +58,11 @@ def _tell_unusable_gpu() -> None:
         problem = str(error).splitlines()[0]
     fix = "a newer driver or another torch; ROAD_DEVICE=cpu ends this"
     _log.warning("using the CPU: torch cannot use its GPU: %s\n  fix: %s", problem, fix)
+
+
+def precision_of(kind: Kind, chosen: Precision) -> Precision:
+    """Return that of a finished model: ``fp32`` of numbers, as bf16 has every eighth at 1960."""
+    return "fp32" if isinstance(kind, Regress) else chosen
 
 
 def autocast_dtype(precision: Precision, device: torch.device, width: int) -> torch.dtype | None:

@@ -11,7 +11,7 @@ from road_ray.data import catalog
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distillation.teacher import Teacher, TeacherOptions, check_parity, inputs_of
-from road_ray.distillation.teacher_directory import check_teacher
+from road_ray.distillation.teacher_directory import check_teacher, teacher_entry
 from road_ray.errors import CheckpointError
 from tests.published import TEXTS, byte_pairs, publish
 from tests.tiny_teacher import make_batch, make_teacher
@@ -106,6 +106,7 @@ def test_numbers_are_computed_in_fp32(tmp_path):
     ways = [TeacherOptions(precision=precision) for precision in ("fp32", "bf16")]
     exact, halved = (Teacher(place, task("similarity"), way)(BATCH) for way in ways)
     assert torch.equal(exact, halved)
+    assert len({teacher_entry(place, task("similarity"), way)["precision"] for way in ways}) == 1
     values = [rr.load(place, precision=way.precision)("fine film")["value"] for way in ways]
     assert values[0] == values[1] != round(values[0])
 
